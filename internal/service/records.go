@@ -1,0 +1,204 @@
+// Package service is the pure core of the services layer: the records that
+// describe what someone wants, what was made of it, what is published and what
+// is true, and the rules that compare them. It has no clock, no I/O and no
+// goroutine. Read [Desired], [Revision], [Routes] and [Catalog] first: each
+// record has one job, and none is asked to do another's.
+package service
+
+import (
+	"time"
+
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Kinds of documents in the store, each named by what Name holds.
+const (
+	KindDesired  = "desired"  // service name
+	KindRevision = "revision" // revision name
+	KindSaga     = "saga"     // saga identity
+	KindRoutes   = "routes"   // service name
+	KindCatalog  = "catalog"  // service name
+	KindHostName = "hostname" // a host name: claimed by one service
+	KindGateway  = "gateway"  // gateway name: membership, entered before its first table is sent
+	KindHost     = "host"     // host name: membership
+	KindEvent    = "event"    // service name + "." + ULID
+	KindToken    = "token"    // join token id
+	KindLeader   = "leader"   // "epoch", "beat"
+)
+
+// Desired says what someone wants. It changes at any moment; Generation rises
+// with every change. It may be a tombstone.
+type Desired struct {
+	Service    string `json:"service"`
+	Generation int32  `json:"generation"`
+	// Deleted makes it a tombstone: tear the service down, then remove this
+	// document bound to the tombstone's version.
+	Deleted   bool     `json:"deleted,omitempty"`
+	Template  Template `json:"template"`
+	Instances int      `json:"instances"`
+	// HostNames declared beside NAME.localhost.
+	HostNames []string `json:"hostNames,omitempty"`
+	// Traffic is where requests shall go. Empty means all to the latest revision.
+	Traffic []Target `json:"traffic,omitempty"`
+	// Round rises when a restart of every instance is asked for.
+	Round int32 `json:"round,omitempty"`
+	// Force, when it changes, makes a new revision of an unchanged template.
+	Force string `json:"force,omitempty"`
+	// By and At say who wrote this generation and when (shown, never decided by).
+	By string    `json:"by,omitempty"`
+	At time.Time `json:"at"`
+}
+
+// Target is a wanted share of traffic: a named revision, or the latest one.
+type Target struct {
+	Revision string `json:"revision,omitempty"` // empty means the latest
+	Percent  int    `json:"percent"`
+	Tag      string `json:"tag,omitempty"`
+}
+
+// Template is what a revision is made of. Its digest names the intent, so it
+// holds neither instances, hosts, tags nor traffic.
+type Template struct {
+	// Command is the program and its arguments as given; $(VAR) is expanded by the host.
+	Command []string `json:"command"`
+	// Artifact is the digest ("sha256:…") of the file that Command[0] named, when it was a local file.
+	Artifact string            `json:"artifact,omitempty"`
+	Env      map[string]string `json:"env,omitempty"`
+	// Dir is used in place as the working directory; empty means an empty folder of the instance's own.
+	Dir string `json:"dir,omitempty"`
+	// ReadyPath, when set, must answer 2xx or 3xx for an instance to be live.
+	ReadyPath string `json:"readyPath,omitempty"`
+	// User that the instance runs as; empty means the host's own.
+	User string `json:"user,omitempty"`
+	// Concurrency is how many requests an instance takes at once; zero means 100.
+	Concurrency    int           `json:"concurrency,omitempty"`
+	RequestTimeout time.Duration `json:"requestTimeout,omitempty"` // zero means 60 s
+	Drain          time.Duration `json:"drain,omitempty"`          // zero means 30 s
+	ReadyTimeout   time.Duration `json:"readyTimeout,omitempty"`   // zero means 60 s
+	// Group is a shared request group; empty means the revision's own.
+	Group string `json:"group,omitempty"`
+	// Handover is "" (beside each other) or "exclusive".
+	Handover   string `json:"handover,omitempty"`
+	Idempotent bool   `json:"idempotent,omitempty"`
+}
+
+// RevisionState is what a revision is for, as the catalog sees it.
+type RevisionState string
+
+const (
+	RevisionPending RevisionState = "pending" // its deploy has not ended
+	RevisionServing RevisionState = "serving" // named by the catalog, or was until just now
+	RevisionRetired RevisionState = "retired" // stopped and collected
+	RevisionFailed  RevisionState = "failed"  // its last attempt failed
+)
+
+// Revision is immutable but for its State. Named SERVICE-00001 and so on.
+type Revision struct {
+	Name    string        `json:"name"`
+	Service string        `json:"service"`
+	Number  int32         `json:"number"`
+	Digest  string        `json:"digest"` // of Template (keyed), names the intent
+	Force   string        `json:"force,omitempty"`
+	State   RevisionState `json:"state"`
+	// Minted identifies this life of the name: instant plus random (a ULID).
+	Minted    string    `json:"minted"`
+	CreatedAt time.Time `json:"createdAt"`
+	// Generation that asked for it first.
+	Generation int32    `json:"generation"`
+	Template   Template `json:"template"`
+	// Slots placed for it: the record of which host runs what. A scale edits it.
+	Slots []Slot `json:"slots,omitempty"`
+	// Round is the restart round that its slots run.
+	Round int32 `json:"round,omitempty"`
+	// Reason says why it is in its state, for people.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Slot is one place for an instance: "REVISION.INDEX" on a host. A restart is a
+// new instance identity in the same slot.
+type Slot struct {
+	ID   string `json:"id"`
+	Host string `json:"host"`
+	Zone string `json:"zone"`
+}
+
+// Routes is what has been published for one service.
+type Routes struct {
+	Service string `json:"service"`
+	// Plan in force; its view.Route.Sequence is the document's version in the
+	// store and not kept inside.
+	Plan view.Route `json:"plan"`
+	// Earlier plans that some known gateway may still route by, newest first,
+	// each with the sequence at which it was published. Pruned only when every
+	// known gateway serves and keeps a later one.
+	Earlier []PublishedPlan `json:"earlier,omitempty"`
+	// Saga that published it, and why.
+	Saga   string `json:"saga,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// PublishedPlan is a plan that was in force from Sequence on.
+type PublishedPlan struct {
+	Sequence uint64     `json:"sequence"`
+	Plan     view.Route `json:"plan"`
+}
+
+// Catalog is what the rest of the system treats as true about one service.
+type Catalog struct {
+	Service string `json:"service"`
+	// ObservedGeneration is the newest generation of the desired document that was applied.
+	ObservedGeneration int32 `json:"observedGeneration"`
+	// LastRevision is the highest revision number minted in this life of the service.
+	LastRevision int32 `json:"lastRevision"`
+	// Latest is the newest revision that finished its deploy.
+	Latest  string        `json:"latest,omitempty"`
+	Traffic []CatalogPart `json:"traffic,omitempty"`
+	Hosts   []string      `json:"hosts,omitempty"` // host names that lead here
+	Round   int32         `json:"round,omitempty"`
+	// NeedsOperator names a state that only a person can settle; empty means none.
+	NeedsOperator string `json:"needsOperator,omitempty"`
+}
+
+// CatalogPart is one share of the traffic that the catalog records.
+type CatalogPart struct {
+	Revision string `json:"revision"`
+	Percent  int    `json:"percent"`
+	Tag      string `json:"tag,omitempty"`
+	Group    string `json:"group"`
+}
+
+// Gateway is one known gateway: entered before its first table is sent, and
+// kept until it says goodbye, is retired, or has been absent for an hour while
+// more than half of the others were heard.
+type Gateway struct {
+	Name    string `json:"name"`
+	Session string `json:"session"` // of its process
+	// Poll is the address that hosts dial.
+	Poll string `json:"poll"`
+	// Public is the address that requests come to, for URLs.
+	Public string `json:"public"`
+	// Serves and Keeps are the oldest versions that it may still route by: what
+	// it last acknowledged as served, and as kept on disk. Recorded late, they
+	// only keep more alive.
+	Serves  view.Version `json:"serves"`
+	Keeps   view.Version `json:"keeps"`
+	Entered time.Time    `json:"entered"`
+}
+
+// Host is one known host.
+type Host struct {
+	Name    string    `json:"name"`
+	Zone    string    `json:"zone"`
+	Entered time.Time `json:"entered"`
+}
+
+// Event is one line of a service's history.
+type Event struct {
+	Service    string    `json:"service"`
+	At         time.Time `json:"at"`
+	Generation int32     `json:"generation,omitempty"`
+	Revision   string    `json:"revision,omitempty"`
+	Attempt    int32     `json:"attempt,omitempty"`
+	Kind       string    `json:"kind"` // e.g. "step", "routes", "instance", "needs-operator"
+	Text       string    `json:"text"`
+}

@@ -1,0 +1,73 @@
+package service
+
+import "time"
+
+// InstanceState is what a host knows of one process.
+type InstanceState string
+
+const (
+	InstanceStarting InstanceState = "starting"
+	InstanceLive     InstanceState = "live"     // runs, its own socket listens on its port, ready path answers
+	InstanceDraining InstanceState = "draining" // withdrawn; no new leases
+	InstanceExited   InstanceState = "exited"
+)
+
+// Instance is one process in a slot, as its host last reported it.
+type Instance struct {
+	ID       string        `json:"id"` // one process's, never used again
+	Slot     string        `json:"slot"`
+	Service  string        `json:"service"`
+	Revision string        `json:"revision"`
+	Host     string        `json:"host"`
+	Zone     string        `json:"zone"`
+	Address  string        `json:"address"` // host:port that it listens on
+	State    InstanceState `json:"state"`
+	Pid      int           `json:"pid"`
+	// Restarts counts the slot's earlier processes under this assignment.
+	Restarts int   `json:"restarts"`
+	Round    int32 `json:"round"`
+	// LiveFor is how long it has been live without a break, by the host's
+	// monotonic clock, as of the report; zero when not live.
+	LiveFor time.Duration `json:"liveFor"`
+	// Detail is for people: what it listens on instead, how it exited, its last lines.
+	Detail string `json:"detail,omitempty"`
+	// LastLines of its output, when it is not live.
+	LastLines []string `json:"lastLines,omitempty"`
+	// ExitStatus is shown as text: "exit status 3", "signal: killed", "unknown (adopted)".
+	ExitStatus string `json:"exitStatus,omitempty"`
+	Adopted    bool   `json:"adopted,omitempty"`
+}
+
+// Assignment asks a host to keep one slot running.
+type Assignment struct {
+	Slot     string   `json:"slot"`
+	Service  string   `json:"service"`
+	Revision string   `json:"revision"`
+	Group    string   `json:"group"`
+	Template Template `json:"template"`
+	// Round of restarts: a higher one replaces the process, the new one live
+	// (and dwelt Dwell) before the old is withdrawn.
+	Round int32 `json:"round"`
+	// Dwell is how long a replacement must be live before the old one is withdrawn.
+	Dwell time.Duration `json:"dwell"`
+}
+
+// Stop asks a host to end a slot: withdrawn first, then SIGTERM when no lease
+// is held or Drain has passed, then 10 s later SIGKILL.
+type Stop struct {
+	Slot  string        `json:"slot"`
+	Drain time.Duration `json:"drain"` // zero means 30 s
+	// Reason is logged and shown.
+	Reason string `json:"reason,omitempty"`
+}
+
+// HostState is one host as the leader sees it now.
+type HostState struct {
+	Host
+	Connected bool
+	// Silent is how long nothing was heard, by the leader's monotonic clock.
+	Silent time.Duration
+	// Reported says that its instances are known since it connected.
+	Reported  bool
+	Instances []Instance
+}
