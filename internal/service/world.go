@@ -1,6 +1,10 @@
 package service
 
-import "time"
+import (
+	"time"
+
+	"github.com/fairlead-platform/fairlead/view"
+)
 
 // InstanceState is what a host knows of one process.
 type InstanceState string
@@ -70,4 +74,41 @@ type HostState struct {
 	// Reported says that its instances are known since it connected.
 	Reported  bool
 	Instances []Instance
+}
+
+// GatewayState is one gateway as the leader sees it now.
+type GatewayState struct {
+	Name      string
+	Session   string // of its process: a new one means that it started anew
+	Poll      string // the address that hosts dial
+	Public    string // the address that requests come to
+	Connected bool
+	// Silent is how long nothing was heard, by the leader's monotonic clock.
+	Silent time.Duration
+	// Serves and Keeps as last acknowledged, on this connection or an earlier one.
+	Serves view.Version
+	Keeps  view.Version
+	// ServesDigest is the digest of what is served.
+	ServesDigest string
+	// Sent is the newest version that was sent to it.
+	Sent view.Version
+	// Epoch is the highest that it said it has kept.
+	Epoch view.Epoch
+	// Refused entries, :: service → reason.
+	Refused map[string]string
+	// KeepError says why the served table cannot be kept on its disk; empty when it is.
+	KeepError string
+}
+
+// LogQuery names whose output is wanted.
+type LogQuery struct {
+	Service  string
+	Instance string // empty means every instance of the service
+	Tail     int    // lines per instance; zero means 100
+	Follow   bool
+}
+
+// LogLine is one line of an instance's output.
+type LogLine struct {
+	Instance, Revision, Text string
 }
