@@ -1,0 +1,209 @@
+// Command testapp is the program that the end-to-end tests deploy: an HTTP
+// server that says who it is, streams, upgrades, swallows and makes large
+// bodies, prints at every request, and misbehaves on request. It never imports
+// Fairlead. Read main's routes first.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// version is replaced by the tests (-ldflags -X) to make another program of the same name.
+var version = "1"
+
+func main() {
+	listen := flag.String("listen", "0.0.0.0:"+os.Getenv("PORT"), "address to listen on")
+	exitAfter := flag.Duration("exit-after", 0, "exit with status 7 after this long; zero means never")
+	slowStart := flag.Duration("slow-start", 0, "wait before listening")
+	ignoreTerm := flag.Bool("ignore-term", false, "do not end on SIGTERM")
+	flag.Parse()
+	fmt.Printf("testapp %s starts: revision %s instance %s on %s\n", version, os.Getenv("FAIRLEAD_REVISION"), os.Getenv("FAIRLEAD_INSTANCE"), *listen)
+	if *exitAfter > 0 {
+		time.AfterFunc(*exitAfter, func() {
+			fmt.Println("testapp gives up, as it was told")
+			os.Exit(7)
+		})
+	}
+	time.Sleep(*slowStart)
+	l, err := net.Listen("tcp", *listen)
+	if err != nil {
+		fmt.Println("cannot listen:", err)
+		os.Exit(1)
+	}
+	server := &http.Server{Handler: routes()}
+	term := make(chan os.Signal, 1)
+	signal.Notify(term, syscall.SIGTERM)
+	go func() {
+		<-term
+		if *ignoreTerm {
+			return
+		}
+		if err := server.Shutdown(context.Background()); err != nil {
+			fmt.Println("cannot shut down:", err)
+		}
+	}()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		fmt.Println("cannot serve:", err)
+		os.Exit(1)
+	}
+}
+
+func routes() http.Handler {
+	var served, inFlight, most atomic.Int64
+	mux := http.NewServeMux()
+	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprintf(w, "%s %s %s\n", os.Getenv("FAIRLEAD_REVISION"), os.Getenv("FAIRLEAD_INSTANCE"), version)
+	})
+	mux.HandleFunc("/pid", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, os.Getpid()) })
+	mux.HandleFunc("/env", func(w http.ResponseWriter, r *http.Request) {
+		for _, kv := range os.Environ() {
+			fmt.Fprintln(w, kv)
+		}
+	})
+	mux.HandleFunc("/headers", func(w http.ResponseWriter, r *http.Request) {
+		if err := r.Header.Write(w); err != nil {
+			fmt.Println("cannot write headers:", err)
+		}
+	})
+	mux.HandleFunc("/sleep", sleep)
+	mux.HandleFunc("/zeros", zeros)
+	mux.HandleFunc("/count", count)
+	mux.HandleFunc("/echo", echo)
+	mux.HandleFunc("/ticks", ticks)
+	mux.HandleFunc("/ws", socket)
+	mux.HandleFunc("/most", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, most.Load()) })
+	mux.HandleFunc("/die", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Println("testapp dies, as it was told")
+		os.Exit(9)
+	})
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		now := inFlight.Add(1)
+		defer inFlight.Add(-1)
+		for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
+		}
+		fmt.Printf("request %d: %s %s\n", served.Add(1), r.Method, r.URL.Path)
+		mux.ServeHTTP(w, r)
+	})
+}
+
+// sleep answers after ?for=DURATION, or notices that the caller left.
+func sleep(w http.ResponseWriter, r *http.Request) {
+	d, err := time.ParseDuration(r.URL.Query().Get("for"))
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	select {
+	case <-time.After(d):
+		fmt.Fprintf(w, "%s slept %s\n", os.Getenv("FAIRLEAD_REVISION"), d)
+	case <-r.Context().Done():
+		fmt.Println("the caller hung up")
+	}
+}
+
+// zeros sends ?n= zero bytes.
+func zeros(w http.ResponseWriter, r *http.Request) {
+	n, err := strconv.ParseInt(r.URL.Query().Get("n"), 10, 64)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+	chunk := make([]byte, 64<<10)
+	for n > 0 {
+		m, err := w.Write(chunk[:min(n, int64(len(chunk)))])
+		if err != nil {
+			return
+		}
+		n -= int64(m)
+	}
+}
+
+// count reads the whole body and says how long it was.
+func count(w http.ResponseWriter, r *http.Request) {
+	n, err := io.Copy(io.Discard, r.Body)
+	if err != nil {
+		fmt.Println("cannot read the body:", err)
+		return
+	}
+	fmt.Fprint(w, n)
+}
+
+// echo sends each part of the body back as soon as it comes.
+func echo(w http.ResponseWriter, r *http.Request) {
+	rc := http.NewResponseController(w)
+	if err := rc.EnableFullDuplex(); err != nil {
+		fmt.Println("cannot go full duplex:", err)
+	}
+	buf := make([]byte, 4<<10)
+	for {
+		n, err := r.Body.Read(buf)
+		if n > 0 {
+			if _, err := w.Write(buf[:n]); err != nil {
+				return
+			}
+			if err := rc.Flush(); err != nil {
+				return
+			}
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// ticks sends ?n= lines, one each ?every=.
+func ticks(w http.ResponseWriter, r *http.Request) {
+	n, errN := strconv.Atoi(r.URL.Query().Get("n"))
+	every, errD := time.ParseDuration(r.URL.Query().Get("every"))
+	if err := errors.Join(errN, errD); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	for i := range n {
+		fmt.Fprintf(w, "data: %d\n\n", i)
+		if err := http.NewResponseController(w).Flush(); err != nil {
+			return
+		}
+		select {
+		case <-time.After(every):
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+// socket echoes WebSocket messages, each with the revision before it.
+func socket(w http.ResponseWriter, r *http.Request) {
+	c, err := websocket.Accept(w, r, nil)
+	if err != nil {
+		fmt.Println("cannot accept:", err)
+		return
+	}
+	defer c.CloseNow()
+	for {
+		kind, data, err := c.Read(r.Context())
+		if err != nil {
+			return
+		}
+		data = append([]byte(os.Getenv("FAIRLEAD_REVISION")+" "), data...)
+		if err := c.Write(r.Context(), kind, data); err != nil {
+			return
+		}
+	}
+}

@@ -1,0 +1,158 @@
+// Package house holds the rules of the tree that a machine checks: which room
+// may import which, that each has a package doc, and that ARCHITECTURE.md names
+// every directory. Read [arrow] first.
+package house
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/fairlead-platform/fairlead/"
+
+// arrow says which of our packages a package may import, by longest matching
+// prefix of its path. A trailing "/..." allows the whole subtree. A core room
+// may, beyond these, import the standard library only.
+var arrow = map[string]struct {
+	core    bool
+	imports []string
+}{
+	"view":                     {core: true},
+	"internal/saga":            {core: true},
+	"internal/lease":           {core: true, imports: []string{"view"}},
+	"internal/service":         {core: true, imports: []string{"view"}},
+	"api":                      {},
+	"internal/fault":           {},
+	"internal/telemetry":       {},
+	"internal/wire":            {imports: []string{"view", "internal/service", "api/..."}},
+	"internal/store":           {imports: []string{"internal/store/..."}},
+	"internal/bucket":          {imports: []string{"internal/bucket/..."}},
+	"internal/identity":        {imports: []string{"api/...", "internal/fault"}},
+	"resolver":                 {imports: []string{"view", "api/...", "internal/wire"}},
+	"internal/surface/stream":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
+	"internal/surface/attach":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
+	"internal/surface/httpapi": {imports: []string{"view", "internal/service", "internal/saga", "internal/store", "internal/bucket", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
+	"internal/control":         {imports: []string{"view", "internal/service", "internal/saga", "internal/store", "internal/fault", "internal/telemetry"}},
+	"internal/host":            {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/fault", "internal/telemetry"}},
+	"internal/gateway":         {imports: []string{"view", "internal/service", "internal/lease", "internal/wire", "api/...", "internal/fault", "internal/telemetry"}},
+	"internal/hosttest":        {imports: []string{"view", "internal/service", "internal/control"}},
+	"internal/gatewaytest":     {imports: []string{"view", "internal/service", "internal/control"}},
+	"internal/cli":             {imports: []string{"api/...", "internal/fault", "internal/daemon", "internal/service", "internal/identity", "internal/telemetry"}},
+	"internal/daemon":          {imports: []string{"..."}},
+	"cmd/fairlead":             {imports: []string{"internal/cli"}},
+	"e2e":                      {imports: []string{"api/..."}},
+}
+
+type listed struct {
+	ImportPath                string
+	Dir                       string
+	Doc                       string
+	Imports                   []string
+	GoFiles                   []string
+	TestGoFiles, XTestGoFiles []string
+}
+
+func packages(t *testing.T) []listed {
+	t.Helper()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Dir,Doc,Imports,GoFiles,TestGoFiles,XTestGoFiles", "./...").Output()
+	if err != nil {
+		t.Fatalf("cannot list packages: %v", err)
+	}
+	var all []listed
+	dec := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return all
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		if p.ImportPath+"/" != module {
+			all = append(all, p)
+		}
+	}
+}
+
+func ruleFor(name string) (string, bool) {
+	for at := name; at != "."; at = path.Dir(at) {
+		if _, ok := arrow[at]; ok {
+			return at, true
+		}
+	}
+	return "", false
+}
+
+func allowed(rule string, imported string) bool {
+	return slices.ContainsFunc(arrow[rule].imports, func(pattern string) bool {
+		if prefix, subtree := strings.CutSuffix(pattern, "..."); subtree {
+			return strings.HasPrefix(imported+"/", prefix)
+		}
+		return pattern == imported
+	})
+}
+
+func TestARoomImportsOnlyAlongTheArrow(t *testing.T) {
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		rule, ok := ruleFor(name)
+		if !ok {
+			t.Errorf("%s is in no row of the arrow's table: add one that says what it may import", name)
+			continue
+		}
+		for _, i := range p.Imports {
+			ours, isOurs := strings.CutPrefix(i, module)
+			switch {
+			case isOurs && !strings.HasPrefix(ours, rule+"/") && ours != rule && !allowed(rule, ours):
+				t.Errorf("%s imports %s, which the row %q does not allow", name, ours, rule)
+			case !isOurs && arrow[rule].core && strings.Contains(strings.SplitN(i, "/", 2)[0], "."):
+				t.Errorf("%s is a core room and imports %s, which is not of the standard library", name, i)
+			}
+		}
+	}
+}
+
+func TestEveryPackageHasADoc(t *testing.T) {
+	for _, p := range packages(t) {
+		if len(p.GoFiles) > 0 && p.Doc == "" && !strings.HasSuffix(p.ImportPath, "connect") {
+			t.Errorf("%s has no package doc: say what it holds, what it never does, and the type to read first", p.ImportPath)
+		}
+	}
+}
+
+func TestArchitectureNamesEveryDirectory(t *testing.T) {
+	text, err := os.ReadFile("ARCHITECTURE.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range packages(t) {
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if strings.Contains(name, "testdata") || strings.HasPrefix(name, "api/") {
+			continue
+		}
+		if !bytes.Contains(text, []byte("`"+name+"`")) {
+			t.Errorf("ARCHITECTURE.md does not name `%s`", name)
+		}
+	}
+}
+
+func TestNoTestIsSkipped(t *testing.T) {
+	for _, p := range packages(t) {
+		for _, f := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			text, err := os.ReadFile(p.Dir + "/" + f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if bytes.Contains(text, []byte("t.Skip")) {
+				t.Errorf("%s/%s skips a test: make it say what is missing and fail", p.ImportPath, f)
+			}
+		}
+	}
+}
