@@ -1,0 +1,131 @@
+package identity
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Socket names a kind of listening socket.
+type Socket string
+
+// The sockets between parts.
+const (
+	SocketControl     Socket = "control"      // API and streams, by TLS
+	SocketGatewayPoll Socket = "gateway-poll" // hosts dial gateways
+	SocketLocal       Socket = "local"        // the API by a UNIX socket
+)
+
+// Who is the subject of a rule: a role with a valid identity, or one of the two
+// that are less.
+type Who string
+
+// Peers that are no role.
+const (
+	Nobody  Who = "nobody"  // no certificate
+	Expired Who = "expired" // any role's, out of time
+)
+
+// Rule lets one kind of peer call some procedures on one socket.
+type Rule struct {
+	Who    Who
+	Socket Socket
+	// Procedures are gRPC's full method names without the slash in front;
+	// "Service/*" is all of a service.
+	Procedures []string
+}
+
+const (
+	procJoin  = "fairlead.v1.IdentityService/Join"
+	procRenew = "fairlead.v1.IdentityService/Renew"
+)
+
+// Rules is the whole table: what is not in it is refused.
+func Rules() []Rule {
+	operatorAPI := []string{"fairlead.v1.ServiceAPI/*", "fairlead.v1.AdminAPI/*"}
+	return []Rule{
+		{Nobody, SocketControl, []string{procJoin}},
+		{Expired, SocketControl, []string{procRenew}},
+		{Who(Host), SocketControl, []string{"fairlead.v1.HostControlService/*", procRenew}},
+		{Who(Gateway), SocketControl, []string{"fairlead.v1.ViewService/*", procRenew}},
+		{Who(Relay), SocketControl, []string{procRenew}},
+		{Who(Prober), SocketControl, []string{procRenew}},
+		{Who(Agent), SocketControl, []string{procRenew}},
+		{Who(Operator), SocketControl, append([]string{procRenew}, operatorAPI...)},
+		{Who(Operator), SocketLocal, operatorAPI},
+		{Who(Host), SocketGatewayPoll, []string{"fairlead.v1.PollService/*"}},
+		// Control needs nothing of another control yet.
+	}
+}
+
+// ErrForbidden is wrapped by every refusal of [May].
+var ErrForbidden = errors.New("forbidden")
+
+// ForbiddenError says what was refused to whom.
+type ForbiddenError struct {
+	Peer      Peer
+	Who       Who
+	Socket    Socket
+	Procedure string
+}
+
+func (e *ForbiddenError) Error() string {
+	return fmt.Sprintf("forbidden: %s may not call %s on socket %s (known there as %s)", e.Peer, e.Procedure, e.Socket, e.Who)
+}
+
+// Unwrap makes errors.Is(err, ErrForbidden) true.
+func (e *ForbiddenError) Unwrap() error { return ErrForbidden }
+
+// Hint says what the refused peer can do, or nothing.
+func (e *ForbiddenError) Hint() string {
+	switch e.Who {
+	case Nobody:
+		return "show a client certificate: join with a token, or use the operator credential"
+	case Expired:
+		return "the identity has expired: renew it, or join again with a new token"
+	default:
+		return ""
+	}
+}
+
+// Who is the peer's place in the table.
+func (p Peer) Who() Who {
+	switch {
+	case p.Anonymous():
+		return Nobody
+	case p.Expired:
+		return Expired
+	default:
+		return Who(p.ID.Role)
+	}
+}
+
+// May says whether the peer may call the procedure (a gRPC full method name,
+// with or without the slash in front) on the socket: nil, or a
+// [*ForbiddenError].
+func May(socket Socket, procedure string, peer Peer) error {
+	procedure = strings.TrimPrefix(procedure, "/")
+	who := peer.Who()
+	// Only a UNIX socket makes a local peer, and nothing else comes by one.
+	if peer.Local == (socket == SocketLocal) {
+		for _, r := range Rules() {
+			if r.Who == who && r.Socket == socket && r.covers(procedure) {
+				return nil
+			}
+		}
+	}
+	return &ForbiddenError{Peer: peer, Who: who, Socket: socket, Procedure: procedure}
+}
+
+func (r Rule) covers(procedure string) bool {
+	service, method, ok := strings.Cut(procedure, "/")
+	if !ok || method == "" || strings.Contains(method, "/") {
+		return false
+	}
+	for _, p := range r.Procedures {
+		if p == procedure || p == service+"/*" {
+			return true
+		}
+	}
+	return false
+}
