@@ -1,16 +1,9 @@
-// Package view is the pure half of everything below the assembler: a view, its
-// versions, its deltas, its digest, and the guards that a client keeps. It has
-// no clock, no I/O and no goroutine, and imports the standard library only.
-// The first view is the route table that gateways hold; read [Table] first.
 package view
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Table is the route table: the fold of all published routes. A Table is
@@ -21,59 +14,50 @@ type Table struct {
 	// of one number are told apart.
 	Epoch  Epoch
 	Digest Digest
-	routes map[string]Route // :: service name → route, tombstones included
+	// Floor is the counter under which tombstones may be missing: a delta by
+	// sequence from below it would forget that a service ended. Zero means
+	// that none was ever dropped.
+	Floor uint64
+
+	shards [shardCount]shard
+	count  int
 }
 
-// Digest is the sum of the digests of a table's routes, so that it can be kept
-// up to date by what changed. Two tables of one content have one digest.
-type Digest [2]uint64
+// A change copies one shard of the table and the list of shards, so that its
+// cost hardly grows with the number of services.
+const shardCount = 256
 
-func (d Digest) String() string { return fmt.Sprintf("%016x%016x", d[0], d[1]) }
+type shard map[string]*entry // :: service name → route, tombstones included
 
-func (d Digest) add(o Digest) Digest { return Digest{d[0] + o[0], d[1] + o[1]} }
-func (d Digest) sub(o Digest) Digest { return Digest{d[0] - o[0], d[1] - o[1]} }
-
-// DigestOf is the digest of one route.
-func DigestOf(r Route) Digest {
-	b, err := json.Marshal(r)
-	if err != nil { // a Route holds nothing that JSON cannot say
-		panic("view: cannot encode a route: " + err.Error())
-	}
-	sum := sha256.Sum256(b)
-	return Digest{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16])}
+// entry is shared between tables and never changed.
+type entry struct {
+	route  Route
+	digest Digest
 }
 
-// NewTable folds routes into a table. A later route of a service replaces an earlier one.
+// NewTable folds routes into a table. A later route of a service replaces an
+// earlier one. The routes' slices must not be changed afterwards.
 func NewTable(v Version, e Epoch, routes []Route) *Table {
-	t := &Table{Version: v, Epoch: e, routes: make(map[string]Route, len(routes))}
+	b := edit(nil)
 	for _, r := range routes {
-		t.put(r)
+		b.put(&entry{route: r, digest: DigestOf(r)})
 	}
-	return t
-}
-
-func (t *Table) put(r Route) {
-	if old, ok := t.routes[r.Service]; ok {
-		t.Digest = t.Digest.sub(DigestOf(old))
-	}
-	t.routes[r.Service] = r
-	t.Digest = t.Digest.add(DigestOf(r))
-}
-
-func (t *Table) drop(service string) {
-	if old, ok := t.routes[service]; ok {
-		t.Digest = t.Digest.sub(DigestOf(old))
-		delete(t.routes, service)
-	}
+	return b.done(v, e)
 }
 
 // Route returns one service's route; a tombstone is returned with Deleted set.
 func (t *Table) Route(service string) (Route, bool) {
-	if t == nil {
-		return Route{}, false
+	if e := t.entry(service); e != nil {
+		return e.route, true
 	}
-	r, ok := t.routes[service]
-	return r, ok
+	return Route{}, false
+}
+
+func (t *Table) entry(service string) *entry {
+	if t == nil {
+		return nil
+	}
+	return t.shards[shardOf(service)][service]
 }
 
 // Routes returns all routes, tombstones included, ordered by service.
@@ -81,39 +65,86 @@ func (t *Table) Routes() []Route {
 	if t == nil {
 		return nil
 	}
-	return slices.SortedFunc(maps.Values(t.routes), func(a, b Route) int {
-		switch {
-		case a.Service < b.Service:
-			return -1
-		case a.Service > b.Service:
-			return 1
+	out := make([]Route, 0, t.count)
+	for i := range t.shards {
+		for e := range maps.Values(t.shards[i]) {
+			out = append(out, e.route)
 		}
-		return 0
-	})
+	}
+	slices.SortFunc(out, byService)
+	return out
 }
+
+func byService(a, b Route) int { return strings.Compare(a.Service, b.Service) }
 
 // Len counts the routes, tombstones included.
 func (t *Table) Len() int {
 	if t == nil {
 		return 0
 	}
-	return len(t.routes)
+	return t.count
 }
 
-// Delta leads from one version of the table to another.
-type Delta struct {
-	// Base is the version that the delta starts from; zero means from nothing (a full table).
-	Base Version
-	To   Version
-	// Epoch of the sender.
-	Epoch Epoch
-	// Changed routes, tombstones included.
-	Changed []Route
-	// Dropped services: whose tombstones every known gateway has kept.
-	Dropped []string
-	// Digest of the table that results.
-	Digest Digest
+// shardOf is FNV-1a, folded to one byte.
+func shardOf(service string) int {
+	h := uint32(2166136261)
+	for i := range len(service) {
+		h = (h ^ uint32(service[i])) * 16777619
+	}
+	return int((h ^ h>>8 ^ h>>16 ^ h>>24) % shardCount)
 }
 
-// Full says that the delta replaces all that is held.
-func (d Delta) Full() bool { return d.Base.Zero() }
+// editor builds a table from an earlier one; it copies a shard when it first changes it.
+type editor struct {
+	t     Table
+	owned [shardCount]bool
+}
+
+func edit(from *Table) *editor {
+	b := &editor{}
+	if from != nil {
+		b.t = *from
+	}
+	return b
+}
+
+func (b *editor) own(i int) shard {
+	if !b.owned[i] {
+		b.owned[i] = true
+		if b.t.shards[i] = maps.Clone(b.t.shards[i]); b.t.shards[i] == nil {
+			b.t.shards[i] = shard{}
+		}
+	}
+	return b.t.shards[i]
+}
+
+func (b *editor) put(e *entry) {
+	i := shardOf(e.route.Service)
+	old := b.t.shards[i][e.route.Service]
+	if old != nil && old.digest == e.digest {
+		return
+	}
+	b.own(i)[e.route.Service] = e
+	b.t.Digest = b.t.Digest.add(e.digest)
+	if old == nil {
+		b.t.count++
+		return
+	}
+	b.t.Digest = b.t.Digest.sub(old.digest)
+}
+
+func (b *editor) drop(service string) {
+	i := shardOf(service)
+	old := b.t.shards[i][service]
+	if old == nil {
+		return
+	}
+	delete(b.own(i), service)
+	b.t.Digest = b.t.Digest.sub(old.digest)
+	b.t.count--
+}
+
+func (b *editor) done(v Version, e Epoch) *Table {
+	b.t.Version, b.t.Epoch = v, e
+	return &b.t
+}

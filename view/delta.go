@@ -1,0 +1,116 @@
+package view
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// Delta leads from one version of the table to another.
+type Delta struct {
+	// Base is the version that the delta starts from; zero means from nothing (a full table).
+	Base Version
+	To   Version
+	// Epoch of the sender.
+	Epoch Epoch
+	// Changed routes, tombstones included.
+	Changed []Route
+	// Dropped services: whose tombstones every known gateway has kept.
+	Dropped []string
+	// Digest of the table that results.
+	Digest Digest
+}
+
+// Full says that the delta replaces all that is held.
+func (d Delta) Full() bool { return d.Base.Zero() }
+
+// What is wrong with a delta that does not fit what is held; the answer to
+// both is to ask for a full table.
+var (
+	ErrBase   = errors.New("the delta starts from another version")
+	ErrDigest = errors.New("the content is not what its digest says")
+)
+
+// Apply makes the table that d leads to; t stays as it is, and may be nil.
+// The error is ErrBase or ErrDigest, wrapped: ask for a full table then.
+func (t *Table) Apply(d Delta) (*Table, error) {
+	if !d.Full() && (t == nil || d.Base != t.Version) {
+		return nil, fmt.Errorf("cannot apply the table %s: %w", d.To, ErrBase)
+	}
+	from := t
+	if d.Full() {
+		from = nil
+	}
+	b := edit(from)
+	for _, r := range d.Changed {
+		e := &entry{route: r, digest: DigestOf(r)}
+		if held := t.entry(r.Service); held != nil && held.digest == e.digest {
+			e = held // shared, so that a later comparison is quick
+		}
+		b.put(e)
+	}
+	for _, s := range d.Dropped {
+		b.drop(s)
+	}
+	if b.t.Digest != d.Digest {
+		return nil, fmt.Errorf("cannot apply the table %s: %w", d.To, ErrDigest)
+	}
+	return b.done(d.To, d.Epoch), nil
+}
+
+// Delta leads from a version that a client says it holds to t, by the routes'
+// sequences: everything written after the base, tombstones included. It is a
+// full table where base is not known to be a table of this plane's, is zero,
+// foreign or ahead, or lies below the floor of dropped tombstones.
+func (t *Table) Delta(base Version, known bool) Delta {
+	order := base.Against(t.Version)
+	if !known || base.Zero() || order == Foreign || order == Newer ||
+		base.Counter < t.Floor || base.Counter > t.Version.Counter {
+		return t.Whole()
+	}
+	d := t.to(base)
+	for _, r := range t.Routes() {
+		if r.Sequence > base.Counter {
+			d.Changed = append(d.Changed, r)
+		}
+	}
+	return d
+}
+
+// Whole is the full table as a delta from nothing.
+func (t *Table) Whole() Delta {
+	d := t.to(Version{})
+	d.Changed = t.Routes()
+	return d
+}
+
+// DeltaFrom leads from old, whose content is at hand, to t. It is exact: what
+// t lacks is in Dropped. A nil or foreign old gives the full table.
+func (t *Table) DeltaFrom(old *Table) Delta {
+	if old == nil || old.Version.Zero() || old.Version.Against(t.Version) == Foreign {
+		return t.Whole()
+	}
+	d := t.to(old.Version)
+	if t.Digest == old.Digest {
+		return d
+	}
+	for i := range t.shards {
+		for name, e := range t.shards[i] {
+			if held := old.shards[i][name]; held == nil || held.digest != e.digest {
+				d.Changed = append(d.Changed, e.route)
+			}
+		}
+		for name := range old.shards[i] {
+			if t.shards[i][name] == nil {
+				d.Dropped = append(d.Dropped, name)
+			}
+		}
+	}
+	slices.SortFunc(d.Changed, byService)
+	slices.Sort(d.Dropped)
+	return d
+}
+
+func (t *Table) to(base Version) Delta {
+	return Delta{Base: base, To: t.Version, Epoch: t.Epoch, Digest: t.Digest}
+}
