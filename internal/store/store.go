@@ -56,9 +56,17 @@ type Apply struct {
 	// ID identifies the Apply. It is stored with what it writes, so that
 	// a repeated Apply is done once: the second call returns the first one's
 	// result. Required, at most 64 bytes; remembered for at least an hour.
+	// An ID that comes again with other checks or writes is refused (ErrInvalid).
 	ID     string
 	Checks []Check
+	// Writes are at most one per key. An Apply without any is a commit
+	// without changes, once its checks hold.
 	Writes []Write
+	// Essential lets the Apply use what an engine keeps back for a full disk
+	// (its ballast), as an Apply of deletes alone may anyway. It is for what
+	// brings the system back to safety, e.g. the return to an earlier route,
+	// and changes nothing while there is room.
+	Essential bool
 }
 
 // Result says what a done Apply did.

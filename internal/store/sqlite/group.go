@@ -1,0 +1,189 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/fairlead-platform/fairlead/internal/store"
+)
+
+// write is the writing goroutine: it ends when the queue is closed.
+func (s *Store) write() {
+	defer close(s.ended)
+	for {
+		group := s.queue.take()
+		if len(group) == 0 {
+			return
+		}
+		s.serve(group)
+	}
+}
+
+// serve does the group in one transaction, on a full disk in two attempts:
+// the second one with the ballast's room.
+func (s *Store) serve(group []*request) {
+	if s.engine == nil {
+		if err := s.reopen(); err != nil {
+			answerAll(group, fmt.Errorf("nothing was written: %w", err))
+			return
+		}
+	}
+	if s.ballast.restore() {
+		s.options.Log.Info("there is room on the store's disk again", "path", s.options.Path)
+	}
+	err := s.attempt(group)
+	if errors.Is(err, store.ErrFull) && !s.ballast.full.Load() {
+		s.options.Log.Error("the store's disk is full: only deletes and essential writes are recorded until there is room", "path", s.options.Path, "ballast_freed", s.ballast.release())
+		err = s.attempt(group)
+	}
+	var torn *tornError
+	switch {
+	case errors.As(err, &torn):
+		s.settle(group, torn)
+	case errors.Is(err, store.ErrFull):
+		answerAll(group, s.fullError(err))
+	case err != nil:
+		answerAll(group, err)
+	}
+}
+
+func answerAll(group []*request, err error) {
+	for _, r := range group {
+		r.answer(store.Result{}, fmt.Errorf("cannot apply %s: %w", r.apply.ID, err))
+	}
+}
+
+func (s *Store) fullError(cause error) error {
+	folder := filepath.Dir(s.options.Path)
+	return fmt.Errorf("%w: make room in %s; until then only deletes and essential writes are recorded", cause, folder)
+}
+
+// tornError is a COMMIT that failed: what it wrote may be found after a crash.
+type tornError struct{ cause error }
+
+func (e *tornError) Error() string { return "commit failed: " + e.cause.Error() }
+func (e *tornError) Unwrap() error { return e.cause }
+
+// attempt does the group in one transaction and answers it. Where it returns
+// an error nothing was answered; unless that is a tornError nothing was written.
+func (s *Store) attempt(group []*request) error {
+	ctx := context.Background() // a group is not one caller's to cancel
+	e := s.engine
+	if err := e.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return diagnosed(s.options.Path, err)
+	}
+	t := &transaction{statements: &e.apply, ctx: ctx, position: s.position, now: milliseconds(s.options.Now())}
+	answers, err := s.judgeAll(t, group)
+	if err != nil || len(t.commits) == 0 {
+		e.rollback(ctx)
+	} else {
+		err = t.finish(s.options)
+		if err != nil {
+			e.rollback(ctx)
+		} else if err = s.commit(ctx, e); err == nil {
+			s.position = t.position
+			s.tail.append(t.commits)
+		}
+	}
+	if err != nil {
+		var torn *tornError
+		if errors.As(err, &torn) {
+			return err
+		}
+		return diagnosed(s.options.Path, err)
+	}
+	for i, r := range group {
+		r.answer(answers[i].result, answers[i].err)
+	}
+	return nil
+}
+
+// commit commits. A full disk is known to have written nothing; after any
+// other failure the log may hold the whole commit, synced or not.
+func (s *Store) commit(ctx context.Context, e *engine) error {
+	err := e.exec(ctx, "COMMIT")
+	if err == nil {
+		return nil
+	}
+	e.rollback(ctx)
+	if err := classified(err); errors.Is(err, store.ErrFull) {
+		return err
+	}
+	return &tornError{cause: err}
+}
+
+type answer struct {
+	result store.Result
+	err    error
+}
+
+// judgeAll does each request of the group within t. A conflict is that
+// request's own answer; an error of the database is the group's.
+func (s *Store) judgeAll(t *transaction, group []*request) ([]answer, error) {
+	answers := make([]answer, len(group))
+	for i, r := range group {
+		result, err := t.do(r, s.ballast.full.Load())
+		if errors.Is(err, errKeptForEssentials) {
+			err = fmt.Errorf("cannot apply %s: %w", r.apply.ID, s.fullError(store.ErrFull))
+		} else if err != nil && store.AsConflict(err) == nil && !errors.Is(err, store.ErrInvalid) {
+			return nil, err
+		}
+		answers[i] = answer{result: result, err: err}
+	}
+	return answers, nil
+}
+
+// errKeptForEssentials: the room that is left is not for this request.
+var errKeptForEssentials = errors.New("the room left is for deletes and essential writes")
+
+// settle finds out what became of a group whose COMMIT failed: it opens the
+// database anew, makes one commit that reaches the disk, and looks the
+// identities up. Only where that fails too is the answer unknown.
+func (s *Store) settle(group []*request, torn *tornError) {
+	cause := diagnosed(s.options.Path, torn.cause)
+	s.options.Log.Error("a commit failed in the disk; the store is opened again to see what became of it", "path", s.options.Path, "error", cause)
+	err := s.reopen()
+	if err != nil {
+		answerAll(group, fmt.Errorf("%w: %w (and then: %w)", store.ErrUnknown, cause, err))
+		return
+	}
+	t := &transaction{statements: &s.engine.apply, ctx: context.Background()}
+	for _, r := range group {
+		result, found, err := t.find(r)
+		switch {
+		case err != nil:
+			err = fmt.Errorf("cannot apply %s: %w: %w (and then: %w)", r.apply.ID, store.ErrUnknown, cause, err)
+		case !found:
+			err = fmt.Errorf("cannot apply %s: nothing was written: %w", r.apply.ID, cause)
+		}
+		r.answer(result, err)
+	}
+}
+
+// reopen exchanges the engine. The commit that it makes is on disk before
+// anything is read, and thereby all that a reader can see from then on.
+func (s *Store) reopen() error {
+	s.connections.Lock()
+	defer s.connections.Unlock()
+	if s.engine != nil {
+		// Its error tells nothing: this engine has failed.
+		_ = s.engine.close()
+		s.engine = nil
+	}
+	e, p, err := openEngine(s.options)
+	if err != nil {
+		return err
+	}
+	err = e.exec(context.Background(), "UPDATE head SET recoveries = recoveries + 1")
+	if err == nil && p.incarnation != s.incarnation {
+		err = fmt.Errorf("the database was exchanged for another one, of incarnation %s", p.incarnation)
+	}
+	if err != nil {
+		return errors.Join(diagnosed(s.options.Path, err), e.close())
+	}
+	s.engine, s.position = e, p
+	s.tail.reset(p.sequence)
+	return nil
+}

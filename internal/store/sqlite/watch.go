@@ -1,0 +1,156 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/fairlead-platform/fairlead/internal/store"
+)
+
+// Bounds of one read of the log.
+const (
+	readCommits = 64
+	readBytes   = 1 << 20
+)
+
+const queryLog = `SELECT h.floor, c.sequence, c.apply_id, x.kind, x.name, x.body
+	FROM head h
+	LEFT JOIN commits c ON c.sequence > ?1 AND c.sequence <= ?2
+	LEFT JOIN changes x ON x.sequence = c.sequence
+	ORDER BY c.sequence, x.position`
+
+// Watch implements store.Store.
+func (s *Store) Watch(ctx context.Context, from uint64) (store.Watcher, error) {
+	var sequence, floor uint64
+	// The file is asked, not the tail: a list may be ahead of the tail.
+	err := s.reading(ctx, func(e *engine) error { return e.head.QueryRowContext(ctx).Scan(&sequence, &floor) })
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot watch from %d: %w", from, err)
+	case from < floor:
+		return nil, tooOld(from, floor)
+	case from > sequence:
+		return nil, fmt.Errorf("cannot watch from %d: %w, which is at %d", from, store.ErrFuture, sequence)
+	}
+	return &watcher{store: s, from: from, done: make(chan struct{})}, nil
+}
+
+func tooOld(from, floor uint64) error {
+	return fmt.Errorf("cannot watch from %d: %w, which begins after %d", from, store.ErrTooOld, floor)
+}
+
+type watcher struct {
+	store *Store
+	from  uint64         // the last sequence given
+	read  []store.Commit // read from the file and not yet given
+	err   error          // the final error, once there is one
+	once  sync.Once
+	done  chan struct{} // closed by Close
+}
+
+// Next implements store.Watcher.
+func (w *watcher) Next(ctx context.Context) (store.Commit, error) {
+	for w.err == nil {
+		c, wake, err := w.take(ctx)
+		switch {
+		case err != nil:
+			w.err = err
+		case wake == nil:
+			w.from = c.Sequence
+			return c, nil
+		default:
+			// One of: a commit, the end of the watcher, of the store, of
+			// ctx. Which it was is looked up by the next take.
+			select {
+			case <-wake:
+			case <-w.done:
+			case <-w.store.done:
+			case <-ctx.Done():
+			}
+		}
+	}
+	return store.Commit{}, w.err
+}
+
+// take returns the next commit, or the channel to wait on, or the final error.
+func (w *watcher) take(ctx context.Context) (store.Commit, <-chan struct{}, error) {
+	select {
+	case <-w.done:
+		return store.Commit{}, nil, store.ErrClosed
+	case <-w.store.done:
+		return store.Commit{}, nil, store.ErrClosed
+	case <-ctx.Done():
+		return store.Commit{}, nil, ctx.Err()
+	default:
+	}
+	if len(w.read) == 0 {
+		c, wake := w.store.tail.after(w.from)
+		if wake != nil || c.Sequence != 0 {
+			return c, wake, nil
+		}
+		var err error
+		if w.read, err = w.store.readLog(ctx, w.from); err != nil {
+			return store.Commit{}, nil, err
+		}
+	}
+	if len(w.read) == 0 {
+		return store.Commit{}, nil, fmt.Errorf("the log has nothing after %d, but should", w.from)
+	}
+	c := w.read[0]
+	w.read = w.read[1:]
+	return c, nil, nil
+}
+
+// Close implements store.Watcher. It may be called while Next waits.
+func (w *watcher) Close() { w.once.Do(func() { close(w.done) }) }
+
+// readLog reads the next commits after from out of the file.
+func (s *Store) readLog(ctx context.Context, from uint64) (commits []store.Commit, err error) {
+	err = s.reading(ctx, func(e *engine) error {
+		commits, err = e.readLog(ctx, from)
+		return err
+	})
+	return commits, err
+}
+
+func (e *engine) readLog(ctx context.Context, from uint64) (commits []store.Commit, err error) {
+	rows, err := e.log.QueryContext(ctx, from, from+readCommits)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	size := 0
+	for rows.Next() {
+		var floor uint64
+		var sequence sql.NullInt64
+		var id, kind, name sql.NullString
+		var body []byte
+		if err := rows.Scan(&floor, &sequence, &id, &kind, &name, &body); err != nil {
+			return nil, err
+		}
+		if from < floor {
+			return nil, tooOld(from, floor)
+		}
+		if !sequence.Valid {
+			break
+		}
+		if n := len(commits); n == 0 || commits[n-1].Sequence != uint64(sequence.Int64) {
+			if size > readBytes {
+				break
+			}
+			commits = append(commits, store.Commit{Sequence: uint64(sequence.Int64), ApplyID: id.String})
+		}
+		if kind.Valid {
+			size += len(body)
+			c := &commits[len(commits)-1]
+			c.Changes = append(c.Changes, store.Change{
+				Document: store.Document{Key: store.Key{Kind: kind.String, Name: name.String}, Version: c.Sequence, Body: body},
+				Deleted:  body == nil,
+			})
+		}
+	}
+	return commits, rows.Err()
+}
