@@ -48,6 +48,7 @@ var arrow = map[string]struct {
 	"internal/cli":             {imports: []string{"api/...", "internal/fault", "internal/daemon", "internal/service", "internal/identity", "internal/telemetry"}},
 	"internal/daemon":          {imports: []string{"..."}},
 	"cmd/fairlead":             {imports: []string{"internal/cli"}},
+	"examples/hello": {},
 	"e2e":                      {imports: []string{"api/..."}},
 }
 
