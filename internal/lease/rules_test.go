@@ -1,0 +1,40 @@
+package lease_test
+
+import (
+	"testing"
+
+	"github.com/fairlead-platform/fairlead/internal/lease"
+	"github.com/fairlead-platform/fairlead/view"
+	"pgregory.net/rapid"
+)
+
+func TestTheChoiceFollowsThePercents(t *testing.T) {
+	c := lease.NewChooser([]view.Split{{Percent: 90}, {Percent: 0, Tag: "try"}, {Percent: 10}})
+	var n [3]int
+	for i := range 10_000 {
+		n[c.Choose("", uint32(uint64(i)<<32/10_000))]++
+	}
+	if n[0] < 8999 || n[0] > 9001 || n[1] != 0 || n[0]+n[2] != 10_000 {
+		t.Errorf("of 10,000 even draws %v, want about 9000, 0, 1000", n)
+	}
+	if got := c.Choose("try", 0); got != 1 {
+		t.Errorf("the tag leads to split %d, want 1", got)
+	}
+	if got := c.Choose("other", 0); got != -1 {
+		t.Errorf("an unknown tag leads to split %d", got)
+	}
+	if got := lease.NewChooser(nil).Choose("", 0); got != -1 {
+		t.Errorf("no splits lead to split %d", got)
+	}
+}
+
+func TestADrawNeverLeadsToASplitWithoutTraffic(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a := rapid.IntRange(0, 100).Draw(t, "percent")
+		splits := []view.Split{{Percent: a}, {Percent: 0}, {Percent: 100 - a}}
+		i := lease.NewChooser(splits).Choose("", rapid.Uint32().Draw(t, "draw"))
+		if i < 0 || splits[i].Percent == 0 {
+			t.Fatalf("led to split %d", i)
+		}
+	})
+}
