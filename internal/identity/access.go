@@ -42,7 +42,7 @@ const (
 
 // Rules is the whole table: what is not in it is refused.
 func Rules() []Rule {
-	operatorAPI := []string{"fairlead.v1.ServiceAPI/*", "fairlead.v1.AdminAPI/*"}
+	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*"}
 	return []Rule{
 		{Nobody, SocketControl, []string{procJoin}},
 		{Expired, SocketControl, []string{procRenew}},

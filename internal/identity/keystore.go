@@ -27,6 +27,12 @@ func WithClock(now func() time.Time) KeystoreOption {
 	return func(k *Keystore) { k.now = now }
 }
 
+// ForRole makes Install refuse an identity of any other role, such as one that
+// a token of another role brought.
+func ForRole(role Role) KeystoreOption {
+	return func(k *Keystore) { k.role = role }
+}
+
 // Keystore is what a joined role has on disk, in a folder of its own: its key
 // (made once, kept through renewals), and in one file, replaced as a whole,
 // its certificate followed by the authority's. It is safe for concurrent use
@@ -34,6 +40,7 @@ func WithClock(now func() time.Time) KeystoreOption {
 type Keystore struct {
 	dir      string
 	now      func() time.Time
+	role     Role // any when empty
 	sessions sessions
 
 	mu      sync.Mutex
@@ -102,6 +109,12 @@ func newMaterial(content []byte, key *ecdsa.PrivateKey) (*material, error) {
 	m := &material{leaf: certs[0], bundle: certs[1:]}
 	if !samePublicKey(m.leaf, key) {
 		return nil, errors.New("its certificate was made for another key")
+	}
+	for _, c := range m.bundle {
+		// A leaf among the roots would vouch for itself.
+		if !c.IsCA {
+			return nil, fmt.Errorf("%q in its bundle is no authority", c.Subject)
+		}
 	}
 	// Time is no part of this: an expired identity is still one.
 	peer, err := verifier{roots: m.bundle, now: m.leaf.NotBefore}.verify(certs)
@@ -200,11 +213,8 @@ func (k *Keystore) Install(certPEM, bundlePEM []byte) error {
 	if err != nil {
 		return fmt.Errorf("cannot install certificate: %w", err)
 	}
-	if err := validNow(m, k.now()); err != nil {
+	if err := k.fitsLocked(m); err != nil {
 		return fmt.Errorf("cannot install certificate: %w", err)
-	}
-	if k.current != nil && k.current.id != m.id {
-		return fmt.Errorf("cannot install certificate: it is of %s, and this keystore is of %s: use another folder", m.id, k.current.id)
 	}
 	if err := writePrivate(filepath.Join(k.dir, fileIdentity), content); err != nil {
 		return err
@@ -213,6 +223,16 @@ func (k *Keystore) Install(certPEM, bundlePEM []byte) error {
 	// A resumed session would show the certificate that it began with.
 	k.sessions.forget()
 	return nil
+}
+
+func (k *Keystore) fitsLocked(m *material) error {
+	if k.role != "" && m.id.Role != k.role {
+		return fmt.Errorf("%w: it is of %s, and this is a %s: the token was for another role", ErrWrongRole, m.id, k.role)
+	}
+	if k.current != nil && k.current.id != m.id {
+		return fmt.Errorf("%w: it is of %s, and this keystore is of %s: use another folder", ErrWrongRole, m.id, k.current.id)
+	}
+	return validNow(m, k.now())
 }
 
 func validNow(m *material, now time.Time) error {

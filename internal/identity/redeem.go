@@ -26,7 +26,7 @@ var ErrTokenRace = errors.New("token record was changed meanwhile")
 // JoinRequest is what a joining role sends.
 type JoinRequest struct {
 	Token string
-	Role  Role
+	Role  Role   // that the bearer wants to be; empty takes the token's
 	Name  string // may be empty where the token is bound to a name
 	CSR   []byte // PEM
 }
@@ -90,7 +90,7 @@ func (u use) once(ctx context.Context, tokens TokenStore) (ID, error) {
 }
 
 func (u use) identity(rec TokenRecord) (ID, error) {
-	if u.req.Role != rec.Role {
+	if u.req.Role != "" && u.req.Role != rec.Role {
 		return ID{}, fmt.Errorf("%w for a %s: it is for a %s", ErrTokenInvalid, u.req.Role, rec.Role)
 	}
 	name := u.req.Name

@@ -52,13 +52,13 @@ func (a *Authority) Sign(csrPEM []byte, id ID, opts ...SignOption) ([]byte, erro
 
 func (a *Authority) template(id ID, opts []SignOption) (*x509.Certificate, error) {
 	now := a.opt.Now()
-	if !now.Before(a.cert.NotAfter) {
+	if now.Before(a.cert.NotBefore) || !now.Before(a.cert.NotAfter) {
 		return nil, clockError("the authority's certificate", a.cert, now)
 	}
 	t := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: string(id.Role) + " " + id.Name},
 		URIs:                  []*url.URL{{Scheme: "spiffe", Host: id.TrustDomain, Path: "/" + string(id.Role) + "/" + id.Name}},
-		NotBefore:             now.Add(-skew),
+		NotBefore:             later(now.Add(-skew), a.cert.NotBefore),
 		NotAfter:              earlier(now.Add(a.opt.Lifetime), a.cert.NotAfter),
 		KeyUsage:              x509.KeyUsageDigitalSignature,
 		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
@@ -109,6 +109,13 @@ func (a *Authority) Issue(k *Keystore, id ID, opts ...SignOption) error {
 
 func earlier(a, b time.Time) time.Time {
 	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
 		return a
 	}
 	return b

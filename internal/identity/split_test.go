@@ -36,7 +36,7 @@ func TestOnePortServesStreamsOfRolesAndTheOperatorAPI(t *testing.T) {
 	}
 
 	_, cfg := operatorConfig(t, p)
-	const api = "fairlead.v1.ServiceAPI/Get"
+	const api = "fairlead.v1.ServiceAPIService/GetStatus"
 	h1, h2 := httpClient(t, cfg.Clone(), false), httpClient(t, cfg.Clone(), true)
 	for name, call := range map[string]func() (string, error){
 		"HTTP/1.1": func() (string, error) { return callConnect(t, h1, p.addr, api, connect.WithProtoJSON()) },

@@ -44,19 +44,18 @@ func clockError(what string, cert *x509.Certificate, now time.Time) error {
 	return e
 }
 
-// span names a duration as a person would, in its largest two or one units.
+// span names a duration as a person would: rounded, in its largest unit of
+// which there are at least two.
 func span(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d >= 2*day:
-		return fmt.Sprintf("%d days", int64(d/day))
-	case d >= 2*time.Hour:
-		return fmt.Sprintf("%d hours", int64(d/time.Hour))
-	case d >= 2*time.Minute:
-		return fmt.Sprintf("%d minutes", int64(d/time.Minute))
-	default:
-		return fmt.Sprintf("%d seconds", int64(d/time.Second))
+	for _, u := range []struct {
+		unit time.Duration
+		name string
+	}{{24 * time.Hour, "days"}, {time.Hour, "hours"}, {time.Minute, "minutes"}} {
+		if d >= 2*u.unit {
+			return fmt.Sprintf("%d %s", int64((d+u.unit/2)/u.unit), u.name)
+		}
 	}
+	return fmt.Sprintf("%d seconds", int64(d/time.Second))
 }
 
 // verifier checks one peer's chain.
