@@ -1,0 +1,114 @@
+package view
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// Held is everything that a client of the route view holds: what the plane
+// told it, what it serves by, and why the two differ. It is immutable; [Held.Take]
+// and [Held.Heed] make new ones. The nil Held holds nothing.
+type Held struct {
+	told     *Table
+	serving  *Table
+	refused  map[string]string  // :: service → why its entry is not served
+	orphaned map[string]Version // :: service → the last version that named it
+	marks    []Mark             // the one heard last is last
+}
+
+// Mark is the highest that was taken of one incarnation.
+type Mark struct {
+	Epoch   Epoch   `json:"epoch"`
+	Version Version `json:"version"`
+}
+
+// maxMarks bounds how many incarnations are remembered.
+const maxMarks = 8
+
+// Told is the table that the plane sent, bad entries included. Its version and
+// digest are what is acknowledged, so that they can be compared with the plane's.
+func (h *Held) Told() *Table {
+	if h == nil {
+		return nil
+	}
+	return h.told
+}
+
+// Serving is the table to route by: what was told, but for the services whose
+// entry was refused or is missing without an explanation, which keep the entry
+// that was held. Its version is that of Told.
+func (h *Held) Serving() *Table {
+	if h == nil {
+		return nil
+	}
+	return h.serving
+}
+
+// Epoch is the highest of the incarnation that was heard last.
+func (h *Held) Epoch() Epoch {
+	if h == nil || len(h.marks) == 0 {
+		return Epoch{}
+	}
+	return h.marks[len(h.marks)-1].Epoch
+}
+
+// EpochOf is the highest that was taken of one incarnation; zero when unknown.
+func (h *Held) EpochOf(incarnation string) Epoch {
+	if m := h.mark(incarnation); m != nil {
+		return m.Epoch
+	}
+	return Epoch{}
+}
+
+// Orphaned lists the services that are served though the table in force does
+// not name them, ordered.
+func (h *Held) Orphaned() []string {
+	if h == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(h.orphaned))
+}
+
+// ReasonOrphaned begins the reason given for an orphan, in Objections.
+const ReasonOrphaned = "orphaned: "
+
+// Objections say, by service, where what is served is not what was told, and
+// why: refused entries and orphans. It is a copy; nil when there is none.
+func (h *Held) Objections() map[string]string {
+	if h == nil || len(h.refused)+len(h.orphaned) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(h.refused)+len(h.orphaned))
+	maps.Copy(out, h.refused)
+	for s, v := range h.orphaned {
+		out[s] = fmt.Sprintf("%sabsent without a tombstone; still served as of %s", ReasonOrphaned, v)
+	}
+	return out
+}
+
+func (h *Held) mark(incarnation string) *Mark {
+	if h == nil {
+		return nil
+	}
+	for i := range h.marks {
+		if h.marks[i].Epoch.Incarnation == incarnation {
+			return &h.marks[i]
+		}
+	}
+	return nil
+}
+
+// marked returns h's marks with m as the last.
+func (h *Held) marked(m Mark) []Mark {
+	var out []Mark
+	if h != nil {
+		for _, old := range h.marks {
+			if old.Epoch.Incarnation != m.Epoch.Incarnation {
+				out = append(out, old)
+			}
+		}
+	}
+	out = append(out, m)
+	return out[max(0, len(out)-maxMarks):]
+}
