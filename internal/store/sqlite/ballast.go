@@ -17,6 +17,8 @@ const slack = 1 << 20
 //
 //	held ──a write meets a full disk──► full ──room for the ballast again──► held
 //
+// While full an eighth is still kept, for the day that the store must be
+// opened on the full disk: SQLite cannot do so without some room.
 // Without a size it holds nothing, and full ends by the next look at the disk.
 type ballast struct {
 	path string
@@ -28,10 +30,17 @@ func newBallast(o Options) *ballast {
 	return &ballast{path: o.Path + ".ballast", size: o.Ballast}
 }
 
-// release frees the room and becomes full. It reports whether there was any.
+// release becomes full and frees the room, but for the part that opening
+// needs. It reports whether there was any.
 func (b *ballast) release() bool {
 	b.full.Store(true)
-	return b.size > 0 && os.Remove(b.path) == nil
+	return b.held() > b.size/8 && os.Truncate(b.path, b.size/8) == nil
+}
+
+// releaseAll becomes full and frees all that is left.
+func (b *ballast) releaseAll() bool {
+	b.full.Store(true)
+	return b.held() > 0 && os.Remove(b.path) == nil
 }
 
 // restore takes the room again if the disk has it, and reports whether the
@@ -67,7 +76,7 @@ func (b *ballast) take() error {
 	}
 	err := fill(b.path, b.size)
 	if err != nil {
-		return errors.Join(err, os.Remove(b.path))
+		return errors.Join(err, os.Truncate(b.path, held))
 	}
 	return nil
 }

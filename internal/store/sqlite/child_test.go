@@ -1,3 +1,162 @@
 package sqlite
 
-func runChild() {}
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+
+	"github.com/fairlead-platform/fairlead/internal/store"
+)
+
+// A child is this test binary started again with childMode set. It opens the
+// store at childPath and does what the mode says; each line that it prints is
+// one write.
+const (
+	childMode = "FAIRLEAD_STORE_CHILD"
+	childPath = "FAIRLEAD_STORE_PATH"
+	childSync = "FAIRLEAD_STORE_SYNCHRONOUS"
+)
+
+// runChild is called first by TestMain and returns only where this is no child.
+func runChild() {
+	mode := os.Getenv(childMode)
+	if mode == "" {
+		return
+	}
+	run := map[string]func(*Store) error{"hold": hold, "write": writeAndTell, "faulty": writeOnFaultyDisk}[mode]
+	s, err := Open(Options{Path: os.Getenv(childPath), synchronous: os.Getenv(childSync)})
+	if err == nil {
+		err = run(s)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// command returns the child's command; before is put in front of it.
+func command(mode, path string, before ...string) *exec.Cmd {
+	args := append(before, os.Args[0])
+	c := exec.Command(args[0], args[1:]...)
+	c.Env = append(os.Environ(), childMode+"="+mode, childPath+"="+path)
+	c.Stderr = os.Stderr
+	return c
+}
+
+// startChild starts the command and returns its lines. It is killed at the end
+// of the test, if it still runs then.
+func startChild(t *testing.T, c *exec.Cmd) (lines *bufio.Scanner, stdin io.Closer) {
+	t.Helper()
+	out, err := c.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := c.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if c.ProcessState == nil {
+			_ = c.Process.Kill()
+			_ = c.Wait()
+		}
+	})
+	return bufio.NewScanner(out), in
+}
+
+// hold keeps the store open until standard input ends.
+func hold(s *Store) error {
+	fmt.Println("open")
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
+		return err
+	}
+	return s.Close()
+}
+
+// writeAndTell writes documents from 4 goroutines and prints the name of each
+// after Apply has returned. It ends, without closing the store, after 400, or
+// where standard input is a terminal's or test's: when it is killed.
+func writeAndTell(s *Store) error {
+	const writers, each = 4, 100
+	errs := make(chan error, writers)
+	for i := range writers {
+		go func() {
+			for j := range each {
+				if err := tell(s, fmt.Sprintf("w%d-%03d", i, j)); err != nil {
+					errs <- err
+					return
+				}
+			}
+			errs <- nil
+		}()
+	}
+	for range writers {
+		if err := <-errs; err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func tell(s *Store, name string) error {
+	if _, err := s.Apply(context.Background(), writing(name)); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(os.Stdout, "ack %s\n", name)
+	return err
+}
+
+// writing is the Apply that writes the named document.
+func writing(name string) store.Apply {
+	return store.Apply{ID: name, Writes: []store.Write{{Key: store.Key{Kind: "thing", Name: name}, Body: fmt.Appendf(nil, `{"name":%q}`, name)}}}
+}
+
+// missing returns those names whose document is not there as it was written.
+func missing(s *Store, names []string) ([]string, error) {
+	list, _, err := s.List(context.Background(), "thing")
+	if err != nil {
+		return nil, err
+	}
+	there := map[string]string{} // :: name → body
+	for _, d := range list {
+		there[d.Name] = string(d.Body)
+	}
+	var lost []string
+	for _, name := range names {
+		if there[name] != string(writing(name).Writes[0].Body) {
+			lost = append(lost, name)
+		}
+	}
+	return lost, nil
+}
+
+// writeOnFaultyDisk writes documents one after the other, and some at the same
+// time, on a disk whose syncs fail now and then. After an error it checks that
+// the error told the truth, and repeats until done.
+func writeOnFaultyDisk(s *Store) error {
+	var tally faults
+	for round := range 20 {
+		var all sync.WaitGroup
+		errs := make([]error, 3)
+		for i := range errs {
+			all.Go(func() { errs[i] = tally.writeUntilDone(s, fmt.Sprintf("f%02d-%d", round, i)) })
+		}
+		all.Wait()
+		for _, err := range errs {
+			if err != nil {
+				return err
+			}
+		}
+	}
+	fmt.Printf("refused %d unknown %d\n", tally.refused, tally.unknown)
+	return nil // not closed: what follows is a death
+}

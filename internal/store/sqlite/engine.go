@@ -69,6 +69,7 @@ type engine struct {
 
 	get, list, listAll, log, head *sql.Stmt // on readers
 	apply                         statements
+	prepared                      []*sql.Stmt // all of them
 }
 
 // openEngine opens the connections and makes the schema where there is none.
@@ -169,7 +170,7 @@ func (e *engine) openWriter(ctx context.Context, o Options) error {
 			return err
 		}
 	}
-	return e.apply.prepare(ctx, e.writer)
+	return e.prepare(ctx, e.writer, e.apply.queries())
 }
 
 func (e *engine) create(ctx context.Context) error {
@@ -213,10 +214,22 @@ func (e *engine) openReaders(ctx context.Context, o Options) error {
 	e.readers = db
 	db.SetMaxOpenConns(2)
 	db.SetMaxIdleConns(2)
-	for query, stmt := range map[string]**sql.Stmt{queryGet: &e.get, queryList: &e.list, queryListAll: &e.listAll, queryLog: &e.log, queryHead: &e.head} {
-		if *stmt, err = db.PrepareContext(ctx, query); err != nil {
+	return e.prepare(ctx, db, map[string]**sql.Stmt{
+		queryGet: &e.get, queryList: &e.list, queryListAll: &e.listAll, queryLog: &e.log, queryHead: &e.head,
+	})
+}
+
+type preparer interface {
+	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
+}
+
+func (e *engine) prepare(ctx context.Context, p preparer, queries map[string]**sql.Stmt) error {
+	for query, stmt := range queries {
+		var err error
+		if *stmt, err = p.PrepareContext(ctx, query); err != nil {
 			return err
 		}
+		e.prepared = append(e.prepared, *stmt)
 	}
 	return nil
 }
@@ -235,8 +248,12 @@ func (e *engine) readPosition(ctx context.Context) (position, error) {
 }
 
 // close closes the connections; the last one brings the log into the file.
+// A statement of a single connection that is left open would keep that open.
 func (e *engine) close() error {
 	var errs []error
+	for _, stmt := range e.prepared {
+		errs = append(errs, stmt.Close())
+	}
 	if e.readers != nil {
 		errs = append(errs, e.readers.Close())
 	}

@@ -127,8 +127,11 @@ func open(o Options) (_ *Store, err error) {
 // start opens the engine, on a full disk with the ballast's room.
 func (s *Store) start() error {
 	e, p, err := openEngine(s.options)
-	if errors.Is(err, store.ErrFull) && s.ballast.release() {
+	if errors.Is(err, store.ErrFull) && s.ballast.releaseAll() {
 		e, p, err = openEngine(s.options)
+	}
+	if errors.Is(err, store.ErrFull) {
+		return s.fullError(err)
 	}
 	if err != nil {
 		return err

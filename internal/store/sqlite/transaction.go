@@ -17,8 +17,9 @@ type statements struct {
 	ages, pruneCommits, pruneChanges *sql.Stmt
 }
 
-func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
-	for query, stmt := range map[string]**sql.Stmt{
+// queries :: text → where its statement is kept
+func (s *statements) queries() map[string]**sql.Stmt {
+	return map[string]**sql.Stmt{
 		`SELECT sequence, digest FROM commits WHERE apply_id = ?`:                              &s.earlier,
 		`SELECT version, body FROM documents WHERE kind = ? AND name = ?`:                      &s.stands,
 		`INSERT OR REPLACE INTO documents (kind, name, version, body) VALUES (?, ?, ?, ?)`:     &s.put,
@@ -29,13 +30,7 @@ func (s *statements) prepare(ctx context.Context, c *sql.Conn) error {
 		`SELECT sequence, at, bytes FROM commits WHERE sequence > ? ORDER BY sequence LIMIT ?`: &s.ages,
 		`DELETE FROM commits WHERE sequence <= ?`:                                              &s.pruneCommits,
 		`DELETE FROM changes WHERE sequence <= ?`:                                              &s.pruneChanges,
-	} {
-		var err error
-		if *stmt, err = c.PrepareContext(ctx, query); err != nil {
-			return err
-		}
 	}
-	return nil
 }
 
 // transaction is one group on its way. Its position counts once it is committed.

@@ -1,0 +1,91 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/fairlead-platform/fairlead/internal/store"
+)
+
+// faults counts what a faulty disk led to.
+type faults struct {
+	mu               sync.Mutex
+	refused, unknown int
+}
+
+// writeUntilDone repeats the Apply until it is done, and checks that "nothing
+// was written" was true each time it was said.
+func (f *faults) writeUntilDone(s *Store, name string) error {
+	for range 100 {
+		_, err := s.Apply(context.Background(), writing(name))
+		if err == nil {
+			return nil
+		}
+		f.mu.Lock()
+		unknown := errors.Is(err, store.ErrUnknown)
+		if unknown {
+			f.unknown++
+		} else {
+			f.refused++
+		}
+		f.mu.Unlock()
+		if unknown {
+			continue
+		}
+		if _, err := s.Get(context.Background(), store.Key{Kind: "thing", Name: name}); err == nil {
+			return fmt.Errorf("%s is there, after it was said that nothing was written", name)
+		}
+	}
+	return fmt.Errorf("%s was not done in 100 attempts", name)
+}
+
+// strace returns the path of strace, which records and injects system calls.
+func strace(t *testing.T) string {
+	t.Helper()
+	path, err := exec.LookPath("strace")
+	if err != nil {
+		t.Fatal("strace is missing: install it (Debian: apt-get install strace)")
+	}
+	return path
+}
+
+func TestAFailedCommitIsLookedUpAndItsAnswerIsTrue(t *testing.T) {
+	for name, inject := range map[string]string{
+		"syncs of the log":      "inject=fdatasync,fsync:error=EIO:when=5+6",
+		"writes of the log":     "inject=pwrite64:error=EIO:when=31+47",
+		"every sync for a time": "inject=fdatasync,fsync:error=EIO:when=2..6",
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "store.db")
+			if err := mustOpen(t, Options{Path: path}).Close(); err != nil {
+				t.Fatal(err)
+			}
+			child := command("faulty", path, strace(t), "-f", "-qq", "-o", "/dev/null", "-P", path+"-wal", "-e", inject)
+			lines, _ := startChild(t, child)
+			var refused, unknown int
+			if !lines.Scan() {
+				t.Fatalf("the child said nothing: %v", child.Wait())
+			}
+			if _, err := fmt.Sscanf(lines.Text(), "refused %d unknown %d", &refused, &unknown); err != nil {
+				t.Fatal(err)
+			}
+			if err := child.Wait(); err != nil {
+				t.Fatal(err)
+			}
+			if refused+unknown == 0 {
+				t.Fatal("no commit failed: nothing was tested")
+			}
+			t.Logf("refused %d, unknown %d", refused, unknown)
+			s := mustOpen(t, Options{Path: path})
+			list, sequence, err := s.List(t.Context(), "thing")
+			if err != nil || len(list) != 60 || sequence != 60 {
+				t.Fatalf("%d documents at %d, want each done once: %v", len(list), sequence, err)
+			}
+		})
+	}
+}
