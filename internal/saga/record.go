@@ -4,14 +4,18 @@
 // number. It knows nothing of services. Read [Record] first.
 package saga
 
-import "time"
+import (
+	"maps"
+	"slices"
+	"time"
+)
 
 // State is what a saga is doing.
 //
 //	running ──► done
 //	   │ ▲
 //	   ▼ │ RetryAt
-//	 waiting ──► ended (superseded, aborted)
+//	 waiting ──► ended (superseded, failed by abort)
 //	   │
 //	   └──────► parked (needs-operator: unreadable, newer, or an undo that failed)
 type State string
@@ -83,4 +87,12 @@ func (r Record) At() string {
 		}
 	}
 	return ""
+}
+
+// clone shares nothing with r that a run changes.
+func (r Record) clone() Record {
+	r.Steps = slices.Clone(r.Steps)
+	r.LastLines = slices.Clone(r.LastLines)
+	r.Effects = maps.Clone(r.Effects)
+	return r
 }

@@ -108,6 +108,11 @@ type Revision struct {
 	Template   Template `json:"template"`
 	// Slots placed for it: the record of which host runs what. A scale edits it.
 	Slots []Slot `json:"slots,omitempty"`
+	// Leaving are slots that are to stop: recorded before the stop is sent, and
+	// kept until their host has it on its disk.
+	Leaving []Slot `json:"leaving,omitempty"`
+	// NextIndex is that of the next slot; an index is never used again.
+	NextIndex int `json:"nextIndex,omitempty"`
 	// Round is the restart round that its slots run.
 	Round int32 `json:"round,omitempty"`
 	// Reason says why it is in its state, for people.
@@ -165,6 +170,12 @@ type CatalogPart struct {
 	Percent  int    `json:"percent"`
 	Tag      string `json:"tag,omitempty"`
 	Group    string `json:"group"`
+}
+
+// HostClaim says which service a host name leads to. It is written with the
+// desired document that declares the name, and erased when no route leads there.
+type HostClaim struct {
+	Service string `json:"service"`
 }
 
 // Gateway is one known gateway: entered before its first table is sent, and

@@ -1,0 +1,83 @@
+package service
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// ErrNoHost says that no host is connected.
+var ErrNoHost = errors.New("no host is connected")
+
+// Grow places slots until the revision has n, on connected hosts only: spread
+// over zones first, then hosts, then by load, then by name. What is placed
+// stays. It returns the revision so edited.
+func (r Revision) Grow(n int, w *World) (Revision, error) {
+	r.Slots = slices.Clone(r.Slots)
+	for len(r.Slots) < n {
+		h, err := pickHost(r.Slots, w)
+		if err != nil {
+			return r, fmt.Errorf("cannot place an instance of %s: %w", r.Name, err)
+		}
+		r.Slots = append(r.Slots, Slot{ID: SlotID(r.Name, r.NextIndex), Host: h.Name, Zone: h.Zone})
+		r.NextIndex++
+	}
+	return r, nil
+}
+
+// Shrink moves slots to Leaving until n are left: from the fullest zone, then
+// the fullest host, the youngest first.
+func (r Revision) Shrink(n int) Revision {
+	r.Slots, r.Leaving = slices.Clone(r.Slots), slices.Clone(r.Leaving)
+	for len(r.Slots) > n {
+		zones, hosts := count(r.Slots)
+		best := 0
+		for i, s := range r.Slots {
+			b := r.Slots[best]
+			if c := cmp.Or(cmp.Compare(zones[s.Zone], zones[b.Zone]), cmp.Compare(hosts[s.Host], hosts[b.Host])); c >= 0 {
+				best = i
+			}
+		}
+		r.Leaving = append(r.Leaving, r.Slots[best])
+		r.Slots = slices.Delete(r.Slots, best, best+1)
+	}
+	return r
+}
+
+// Forget takes a stopped slot out of Leaving.
+func (r Revision) Forget(slot string) Revision {
+	r.Leaving = slices.DeleteFunc(slices.Clone(r.Leaving), func(s Slot) bool { return s.ID == slot })
+	return r
+}
+
+func pickHost(slots []Slot, w *World) (Host, error) {
+	zones, hosts := count(slots)
+	var best *HostState
+	for _, h := range w.Hosts {
+		if !h.Connected {
+			continue
+		}
+		if best == nil || cmp.Or(
+			cmp.Compare(zones[h.Zone], zones[best.Zone]),
+			cmp.Compare(hosts[h.Name], hosts[best.Name]),
+			cmp.Compare(w.Load[h.Name], w.Load[best.Name]),
+			cmp.Compare(h.Name, best.Name)) < 0 {
+			best = &h
+		}
+	}
+	if best == nil {
+		return Host{}, ErrNoHost
+	}
+	return best.Host, nil
+}
+
+// count gives slots per zone and per host.
+func count(slots []Slot) (zones, hosts map[string]int) {
+	zones, hosts = map[string]int{}, map[string]int{}
+	for _, s := range slots {
+		zones[s.Zone]++
+		hosts[s.Host]++
+	}
+	return zones, hosts
+}

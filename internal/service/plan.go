@@ -1,0 +1,285 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/saga"
+)
+
+// Kinds of work. Those that are sagas have the names of their definitions.
+const (
+	WorkNone        = ""
+	WorkDeploy      = "deploy"
+	WorkTraffic     = "traffic"
+	WorkScale       = "scale"
+	WorkRestart     = "restart"
+	WorkDelete      = "delete"
+	WorkCollect     = "collect"
+	WorkRoutes      = "repair-routes" // published again from the catalog
+	WorkSlots       = "repair-slots"  // assigned again to hosts that lost them
+	WorkObserve     = "observe"       // the catalog notes the generation that is met
+	WorkTrim        = "trim"          // history beyond its bounds is erased
+	WorkDropRoutes  = "drop-routes"   // a tombstone that every gateway has kept
+	WorkClaims      = "claims"        // host names that lead here no more are set free
+	CollectAfter    = 10 * time.Second
+	KeptRevisions   = 20
+	KeptSagas       = 20
+	KeptEvents      = 500
+	slackOfHistory  = 5
+	slackOfEvents   = 50
+	hostGoneSilence = 30 * time.Second
+)
+
+// Work is what a service's worker does next, and why.
+type Work struct {
+	Kind string
+	// Saga to resume; a Doc that does not exist means that one is minted.
+	Saga saga.Record
+	// Version of Saga; zero means that one is minted.
+	Version  uint64
+	Revision string
+	Reason   string
+	// NeedsOperator names what only a person can settle; it may stand beside
+	// work that goes on all the same.
+	NeedsOperator string
+}
+
+// Plan decides what a service's worker does next. It looks at nothing but its
+// arguments. The order is the order of what matters: a delete, then what is in
+// flight, then what someone wants, then what has drifted, then what can go.
+func Plan(s *Snapshot, w *World) Work {
+	if why := s.unreadable(); why != "" {
+		return Work{NeedsOperator: why}
+	}
+	if work, alone := s.planDelete(w); alone {
+		return work
+	}
+	if !s.Desired.Exists() {
+		return s.planLeftovers(w)
+	}
+	work, alone := s.planOpen(w)
+	if work.Kind != WorkNone || alone {
+		return work
+	}
+	needs := work.NeedsOperator
+	for _, next := range []func(*World) Work{
+		s.planDeploy, s.planTraffic, s.planScale, s.planRestart, s.planObserve,
+		s.planRepairRoutes, s.planRepairSlots, s.planCollect, s.planClaims, s.planTrim,
+	} {
+		work := next(w)
+		needs = cmp.Or(work.NeedsOperator, needs)
+		if work.Kind != WorkNone {
+			work.NeedsOperator = needs
+			return work
+		}
+	}
+	return Work{NeedsOperator: needs}
+}
+
+// unreadable names the records without which nothing of this service can be
+// judged. A routes record is not among them: it is published anew.
+func (s *Snapshot) unreadable() string {
+	for _, b := range s.Broken {
+		switch b.Kind {
+		case KindDesired, KindCatalog, KindRevision, KindSaga:
+			return fmt.Sprintf("the %s record %s (version %d) cannot be read: %s; correct or remove it", b.Kind, b.Name, b.Version, b.Problem)
+		}
+	}
+	return ""
+}
+
+func (s *Snapshot) planDelete(w *World) (work Work, alone bool) {
+	for _, r := range s.Sagas {
+		if r.Value.Kind != WorkDelete || !r.Value.Open() {
+			continue
+		}
+		newer := s.Desired.Value.Generation > r.Value.Generation
+		if r.Value.State == saga.Running || newer || w.Due(r.Value) {
+			return resume(r, "the service is being deleted"), true
+		}
+		return Work{}, true
+	}
+	if s.Desired.Exists() && s.Desired.Value.Deleted {
+		return Work{Kind: WorkDelete, Reason: fmt.Sprintf("generation %d deletes the service", s.Desired.Value.Generation)}, true
+	}
+	return Work{}, false
+}
+
+// planLeftovers ends what outlived its desired document.
+func (s *Snapshot) planLeftovers(w *World) Work {
+	if len(s.Revisions)+len(s.Sagas) > 0 || s.Catalog.Exists() {
+		return Work{NeedsOperator: "there are records of this service and no desired document; deploy it again, or delete it once deployed"}
+	}
+	if s.Routes.Exists() && s.Routes.Value.Plan.Deleted && s.everyGatewayKeepsRoutes(w) {
+		return Work{Kind: WorkDropRoutes, Reason: "every known gateway has kept that the service is gone"}
+	}
+	return Work{}
+}
+
+// everyGatewayKeepsRoutes says that no known gateway holds a table from before
+// the routes in force, served or kept.
+func (s *Snapshot) everyGatewayKeepsRoutes(w *World) bool {
+	for _, g := range w.Gateways {
+		floor, unknown := g.floor(w.Incarnation, w.Sequence)
+		if unknown || floor < s.Routes.Version {
+			return false
+		}
+	}
+	return true
+}
+
+// planOpen looks at what is in flight. Alone says that nothing else may be
+// done to the service meanwhile.
+func (s *Snapshot) planOpen(w *World) (work Work, alone bool) {
+	needs := ""
+	for _, doc := range s.Sagas {
+		r := doc.Value
+		if !r.Open() {
+			continue
+		}
+		superseded := s.Superseded(r)
+		switch {
+		case r.State == saga.Parked:
+			return Work{NeedsOperator: "saga " + r.ID + " is parked: " + r.Error}, true
+		case superseded != "":
+			return resume(doc, superseded), true
+		case r.State == saga.Running:
+			return resume(doc, "it is in flight"), true
+		case r.State == saga.Compensating:
+			if r.RetryAt.IsZero() || w.Due(r) {
+				return resume(doc, "what a failed attempt did is to be undone"), true
+			}
+			needs = fmt.Sprintf("what attempt %d of %s did cannot be undone: %s; it is tried again at %s", r.Attempt, r.ID, r.Effects["undo"], r.RetryAt.Format(time.TimeOnly))
+			return Work{NeedsOperator: needs}, true
+		case s.Desired.Value.Generation > r.Generation:
+			return resume(doc, fmt.Sprintf("generation %d asks for the same again", s.Desired.Value.Generation)), true
+		case w.Due(r):
+			return resume(doc, fmt.Sprintf("attempt %d failed and its wait is over", r.Attempt)), true
+		}
+	}
+	return Work{NeedsOperator: needs}, false
+}
+
+func resume(doc Doc[saga.Record], reason string) Work {
+	return Work{Kind: doc.Value.Kind, Saga: doc.Value, Version: doc.Version, Revision: doc.Value.Subject, Reason: reason}
+}
+
+// Superseded says which later intent has won over an open saga; empty means none.
+func (s *Snapshot) Superseded(r saga.Record) string {
+	if r.Kind == WorkDelete || !s.Desired.Exists() {
+		return ""
+	}
+	d := s.Desired.Value
+	if d.Deleted {
+		return fmt.Sprintf("generation %d deletes the service", d.Generation)
+	}
+	switch r.Kind {
+	case WorkDeploy:
+		rev := s.Revision(r.Subject)
+		if rev.Exists() && !s.wants(rev.Value) {
+			return fmt.Sprintf("generation %d asks for something else", d.Generation)
+		}
+	case WorkTraffic, WorkScale, WorkRestart:
+		if d.Generation > r.Generation {
+			return fmt.Sprintf("generation %d came after it", d.Generation)
+		}
+	}
+	return ""
+}
+
+// wants says that the revision is what is asked for today.
+func (s *Snapshot) wants(r Revision) bool {
+	return r.Digest == s.Intent && r.Force == s.Desired.Value.Force
+}
+
+func (s *Snapshot) planDeploy(*World) Work {
+	d := s.Desired.Value
+	if latest := s.Revision(s.Catalog.Value.Latest); latest.Exists() && s.wants(latest.Value) {
+		return Work{}
+	}
+	for _, doc := range s.Sagas {
+		r := doc.Value
+		if r.Kind != WorkDeploy {
+			continue
+		}
+		rev := s.Revision(r.Subject)
+		same := rev.Exists() && s.wants(rev.Value)
+		if same && (r.Open() || r.State == saga.Failed && r.Generation >= d.Generation) {
+			return Work{} // it waits, or was ended by a person
+		}
+	}
+	name := RevisionName(s.Service, s.NextRevision())
+	return Work{Kind: WorkDeploy, Revision: name, Reason: fmt.Sprintf("generation %d asks for what no revision is", d.Generation)}
+}
+
+// waits says that a saga of the kind, for today's generation, waits for its next attempt.
+func (s *Snapshot) waits(kind string) bool {
+	return slices.ContainsFunc(s.Sagas, func(d Doc[saga.Record]) bool {
+		return d.Value.Kind == kind && d.Value.Open() && d.Value.Generation >= s.Desired.Value.Generation
+	})
+}
+
+func (s *Snapshot) planTraffic(*World) Work {
+	c := s.Catalog.Value
+	if c.Latest == "" {
+		return Work{}
+	}
+	parts, err := s.Parts(c.Latest)
+	if err != nil {
+		return Work{NeedsOperator: err.Error()}
+	}
+	if slices.Equal(parts, c.Traffic) && slices.Equal(s.Desired.Value.HostsOf(), c.Hosts) || s.waits(WorkTraffic) {
+		return Work{}
+	}
+	return Work{Kind: WorkTraffic, Reason: fmt.Sprintf("generation %d wants other traffic or host names", s.Desired.Value.Generation)}
+}
+
+// Serving are the revisions that the catalog refers to.
+func (s *Snapshot) Serving() []Doc[Revision] {
+	var out []Doc[Revision]
+	for _, r := range s.Revisions {
+		if s.Catalog.Value.Referenced(r.Value.Name) {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+func (s *Snapshot) planScale(*World) Work {
+	n := s.Desired.Value.Instances
+	for _, r := range s.Serving() {
+		if len(r.Value.Slots) != n && !s.waits(WorkScale) {
+			return Work{Kind: WorkScale, Reason: fmt.Sprintf("%s has %d instances, wanted are %d", r.Value.Name, len(r.Value.Slots), n)}
+		}
+	}
+	return Work{}
+}
+
+func (s *Snapshot) planRestart(*World) Work {
+	for _, r := range s.Serving() {
+		if r.Value.Round < s.Desired.Value.Round && !s.waits(WorkRestart) {
+			return Work{Kind: WorkRestart, Reason: fmt.Sprintf("a restart is asked for (round %d)", s.Desired.Value.Round)}
+		}
+	}
+	return Work{}
+}
+
+// planObserve notes a generation that is met without anything to do.
+func (s *Snapshot) planObserve(*World) Work {
+	c, d := s.Catalog.Value, s.Desired.Value
+	if c.Latest == "" || c.ObservedGeneration >= d.Generation {
+		return Work{}
+	}
+	latest := s.Revision(c.Latest)
+	if !latest.Exists() || !s.wants(latest.Value) || s.anyOpen() {
+		return Work{}
+	}
+	return Work{Kind: WorkObserve, Reason: fmt.Sprintf("generation %d is met", d.Generation)}
+}
+
+func (s *Snapshot) anyOpen() bool {
+	return slices.ContainsFunc(s.Sagas, func(d Doc[saga.Record]) bool { return d.Value.Open() && d.Value.Kind != WorkCollect })
+}

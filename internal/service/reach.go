@@ -1,0 +1,207 @@
+package service
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// BehindAfter is the silence after which a gateway is behind.
+const BehindAfter = 5 * time.Second
+
+// Behind says that nothing was heard of the gateway for so long that nobody
+// waits for it. It may still route by what it held.
+func (g KnownGateway) Behind() bool { return g.Silent >= BehindAfter }
+
+// holds are the tables that it may route by, as last told: by itself since the
+// leader started, else by the record.
+func (g KnownGateway) holds() (serves, keeps view.Version) {
+	if g.State != nil {
+		return g.State.Serves, g.State.Keeps
+	}
+	return g.Serves, g.Keeps
+}
+
+// floor is the counter of the oldest table that the gateway may route by.
+// Zero means any. Unknown says that it holds a table that this store never
+// published: of another incarnation, or from a later time than the store's.
+func (g KnownGateway) floor(incarnation string, sequence uint64) (counter uint64, unknown bool) {
+	serves, keeps := g.holds()
+	lowest := uint64(0)
+	for _, v := range []view.Version{serves, keeps} {
+		switch {
+		case v.Zero():
+			continue
+		case v.Incarnation != incarnation || v.Counter > sequence:
+			return 0, true
+		case lowest == 0 || v.Counter < lowest:
+			lowest = v.Counter
+		}
+	}
+	return lowest, false
+}
+
+// Reach is what some known gateway may still route to.
+type Reach struct {
+	// All says that it cannot be told: everything counts as reached.
+	All bool
+	// revisions :: revision → name of a gateway, or "" for the plan in force
+	revisions map[string]string
+	// by names a gateway for which it cannot be told.
+	by string
+}
+
+// Revision says whether some gateway may still route to the revision, and why.
+func (r Reach) Revision(name string) (why string, reached bool) {
+	if r.All {
+		return fmt.Sprintf("gateway %s holds routes that this store does not know", r.by), true
+	}
+	g, ok := r.revisions[name]
+	switch {
+	case !ok:
+		return "", false
+	case g == "":
+		return "it is in the routes in force", true
+	}
+	return fmt.Sprintf("gateway %s may still route to it", g), true
+}
+
+// MayRoute says what the known gateways may still route to: by the plan in
+// force, and by each earlier plan that a gateway may hold, served or kept.
+// What it says is only ever too much: acknowledgements arrive late.
+func (s *Snapshot) MayRoute(w *World) Reach {
+	reach := Reach{revisions: map[string]string{}}
+	reach.add(s.Routes.Value.Plan, "")
+	for _, g := range w.Gateways {
+		floor, unknown := g.floor(w.Incarnation, w.Sequence)
+		if unknown {
+			return Reach{All: true, by: g.Name}
+		}
+		for _, p := range s.heldFrom(floor) {
+			reach.add(p, g.Name)
+		}
+	}
+	return reach
+}
+
+func (r Reach) add(p view.Route, gateway string) {
+	if p.Deleted {
+		return
+	}
+	for _, split := range p.Splits {
+		for _, rev := range append([]string{split.Revision}, split.Allowed...) {
+			if _, ok := r.revisions[rev]; !ok {
+				r.revisions[rev] = gateway
+			}
+		}
+	}
+}
+
+// heldFrom gives the earlier plans that were in force at the counter or later.
+func (s *Snapshot) heldFrom(counter uint64) []view.Route {
+	var out []view.Route
+	ended := s.Routes.Version // the sequence at which the next plan came
+	for _, p := range s.Routes.Value.Earlier {
+		if ended <= counter {
+			break
+		}
+		out = append(out, p.Plan)
+		ended = p.Sequence
+	}
+	return out
+}
+
+// Publish is the routes record that puts plan in force after what is published
+// now. What no known gateway can hold any more is left out of Earlier.
+func (s *Snapshot) Publish(plan view.Route, sagaID, reason string, w *World) Routes {
+	plan.Sequence = 0
+	next := Routes{Service: s.Service, Plan: plan, Saga: sagaID, Reason: reason}
+	if !s.Routes.Exists() {
+		next.Earlier = s.unreadPlans()
+		return next
+	}
+	current := PublishedPlan{Sequence: s.Routes.Version, Plan: s.Routes.Value.Plan}
+	next.Earlier = append([]PublishedPlan{current}, s.kept(w)...)
+	return next
+}
+
+// kept are the earlier plans that some gateway may still hold.
+func (s *Snapshot) kept(w *World) []PublishedPlan {
+	n := 0
+	for _, g := range w.Gateways {
+		floor, unknown := g.floor(w.Incarnation, w.Sequence)
+		if unknown {
+			floor = 0
+		}
+		n = max(n, len(s.heldFrom(floor)))
+	}
+	return slices.Clone(s.Routes.Value.Earlier[:n])
+}
+
+// unreadPlans stands for what was published by a record that cannot be read
+// or is gone: every revision that was not retired may be in it.
+func (s *Snapshot) unreadPlans() []PublishedPlan {
+	var plan view.Route
+	for _, r := range s.Revisions {
+		if r.Value.State == RevisionRetired {
+			continue
+		}
+		plan.Splits = append(plan.Splits, view.Split{Revision: r.Value.Name, Group: r.Value.GroupOf(), Allowed: []string{r.Value.Name}})
+	}
+	if !s.Catalog.Exists() || len(plan.Splits) == 0 || s.Catalog.Value.Latest == "" {
+		return nil
+	}
+	plan.Service = s.Service
+	return []PublishedPlan{{Plan: plan}}
+}
+
+// Settlement says how far a publication has got, asked at one moment.
+type Settlement struct {
+	// Done: every known gateway has acknowledged or is behind, and at least one has acknowledged.
+	Done         bool
+	Acknowledged []string
+	Behind       []string
+	Waiting      []string
+	// Refused :: gateway name → why it refused this service's entry
+	Refused map[string]string
+}
+
+// Settled looks at the gateways known now, never at a list taken earlier.
+func Settled(gateways []KnownGateway, v view.Version, service string) Settlement {
+	s := Settlement{Refused: map[string]string{}}
+	for _, g := range gateways {
+		serves, _ := g.holds()
+		order := serves.Against(v)
+		switch {
+		case g.State != nil && (order == view.Same || order == view.Newer):
+			s.Acknowledged = append(s.Acknowledged, g.Name)
+			if why, ok := g.State.Refused[service]; ok {
+				s.Refused[g.Name] = why
+			}
+		case g.Behind():
+			s.Behind = append(s.Behind, g.Name)
+		default:
+			s.Waiting = append(s.Waiting, g.Name)
+		}
+	}
+	s.Done = len(s.Waiting) == 0 && len(s.Acknowledged) > 0
+	return s
+}
+
+// Text says a settlement in words.
+func (s Settlement) Text() string {
+	if len(s.Acknowledged)+len(s.Behind)+len(s.Waiting) == 0 {
+		return "no gateway is known"
+	}
+	text := fmt.Sprintf("acknowledged by %d of %d gateways", len(s.Acknowledged), len(s.Acknowledged)+len(s.Behind)+len(s.Waiting))
+	if len(s.Behind) > 0 {
+		text += ", behind: " + strings.Join(s.Behind, ", ")
+	}
+	if len(s.Waiting) > 0 {
+		text += ", waiting for " + strings.Join(s.Waiting, ", ")
+	}
+	return text
+}

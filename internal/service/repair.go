@@ -1,0 +1,222 @@
+package service
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// planRepairRoutes compares what is published with the catalog. With nothing
+// in flight the catalog wins if its revisions answer, or if nothing does.
+func (s *Snapshot) planRepairRoutes(w *World) Work {
+	if !s.Catalog.Exists() {
+		return Work{}
+	}
+	want := s.CatalogRoutes()
+	published := s.Routes.Value.Plan
+	if s.Routes.Exists() && SamePlan(published, want) {
+		return Work{}
+	}
+	if len(want.Splits) == 0 && (!s.Routes.Exists() || len(published.Splits) == 0) && !s.brokenRoutes() {
+		return Work{} // nothing was ever put into the catalog, and nothing is published
+	}
+	if !s.answers(want, w) && s.answers(published, w) {
+		return Work{NeedsOperator: fmt.Sprintf(
+			"the routes (%s) differ from the catalog (%s), whose revision does not answer; what answers is kept: bring that revision back, or deploy again",
+			PlanText(published), PlanText(want))}
+	}
+	return Work{Kind: WorkRoutes, Reason: fmt.Sprintf("the routes (%s) differ from the catalog (%s)", PlanText(published), PlanText(want))}
+}
+
+func (s *Snapshot) brokenRoutes() bool {
+	return slices.ContainsFunc(s.Broken, func(b Broken) bool { return b.Kind == KindRoutes })
+}
+
+// answers says that every revision with a share of the route has a live instance.
+func (s *Snapshot) answers(r view.Route, w *World) bool {
+	any := false
+	for _, split := range r.Splits {
+		if split.Percent == 0 {
+			continue
+		}
+		if any = s.live(split.Revision, w); !any {
+			return false
+		}
+	}
+	return any
+}
+
+func (s *Snapshot) live(revision string, w *World) bool {
+	for _, slot := range s.Revision(revision).Value.Slots {
+		if slices.ContainsFunc(w.Instances[slot.ID], func(i Instance) bool { return i.State == InstanceLive }) {
+			return true
+		}
+	}
+	return false
+}
+
+// planRepairSlots finds slots of serving revisions that their host lost.
+func (s *Snapshot) planRepairSlots(w *World) Work {
+	for _, r := range s.Serving() {
+		if lost := r.Value.Lost(w); len(lost) > 0 {
+			return Work{Kind: WorkSlots, Revision: r.Value.Name, Reason: fmt.Sprintf("host %s has no instance of slot %s", lost[0].Host, lost[0].ID)}
+		}
+	}
+	return Work{}
+}
+
+// Lost are the revision's slots of which their host reports nothing.
+func (r Revision) Lost(w *World) []Slot {
+	var out []Slot
+	for _, slot := range r.Slots {
+		h := w.Hosts[slot.Host]
+		if h.Connected && h.Reported && len(w.Instances[slot.ID]) == 0 {
+			out = append(out, slot)
+		}
+	}
+	return out
+}
+
+// planCollect finds a revision that nothing refers to any more: by the
+// catalog for a while, by a saga, by what is asked for today, or by a gateway.
+func (s *Snapshot) planCollect(w *World) Work {
+	var reach *Reach
+	for _, doc := range s.Revisions {
+		r := doc.Value
+		if s.Catalog.Value.Referenced(r.Name) {
+			if s.anyOpen() || !stoppable(r.Leaving, w) {
+				continue
+			}
+			return Work{Kind: WorkCollect, Revision: r.Name, Reason: "slots that left it still run"}
+		}
+		done := r.State == RevisionRetired && len(r.Slots)+len(r.Leaving) == 0
+		if done || s.KeptBy(r) != "" || w.Unreferenced(r.Name) < CollectAfter {
+			continue
+		}
+		if r.State == RevisionRetired && !stoppable(r.Leaving, w) && len(r.Slots) == 0 {
+			continue // its host is away
+		}
+		if reach == nil {
+			m := s.MayRoute(w)
+			reach = &m
+		}
+		if _, reached := reach.Revision(r.Name); reached {
+			continue
+		}
+		return Work{Kind: WorkCollect, Revision: r.Name, Reason: "nothing has referred to it for " + CollectAfter.String()}
+	}
+	return Work{}
+}
+
+// stoppable says that a host of one of the slots can be told to stop it.
+func stoppable(slots []Slot, w *World) bool {
+	return slices.ContainsFunc(slots, func(s Slot) bool { return w.Hosts[s.Host].Connected })
+}
+
+// KeptBy says why a revision that the catalog does not refer to is kept, the
+// gateways aside; empty when nothing keeps it.
+func (s *Snapshot) KeptBy(r Revision) string {
+	if s.Catalog.Value.Referenced(r.Name) {
+		return "the catalog refers to it"
+	}
+	for _, doc := range s.Sagas {
+		if doc.Value.Subject == r.Name && doc.Value.Open() && doc.Value.Kind == WorkDeploy {
+			return "its deploy has not ended"
+		}
+		if doc.Value.Subject == r.Name && doc.Value.Open() && doc.Value.Kind == WorkCollect {
+			return "it is being collected"
+		}
+	}
+	pending := r.State == RevisionPending || r.State == RevisionFailed
+	if pending && s.wants(r) && r.Number == s.Catalog.Value.LastRevision && s.Superseding(r) == "" {
+		return "it is what is asked for today"
+	}
+	return ""
+}
+
+// Superseding says that the revision's deploy ended because a later intent won.
+func (s *Snapshot) Superseding(r Revision) string {
+	for _, doc := range s.Sagas {
+		if doc.Value.Subject == r.Name && doc.Value.Kind == WorkDeploy && doc.Value.State == saga.Superseded {
+			return doc.Value.Error
+		}
+	}
+	return ""
+}
+
+// planClaims finds host names that are claimed and lead here no more.
+func (s *Snapshot) planClaims(*World) Work {
+	if len(s.FreeClaims()) == 0 {
+		return Work{}
+	}
+	return Work{Kind: WorkClaims, Reason: "host names that lead here no more are set free"}
+}
+
+// FreeClaims are claims of names that are neither wanted, nor in the catalog,
+// nor published.
+func (s *Snapshot) FreeClaims() []Doc[string] {
+	var out []Doc[string]
+	for _, c := range s.Claims {
+		if !slices.Contains(s.Desired.Value.HostNames, c.Value) && !slices.Contains(s.Catalog.Value.Hosts, c.Value) &&
+			!slices.Contains(s.Routes.Value.Plan.Hosts, c.Value) {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// Excess is the history beyond its bounds, oldest first.
+type Excess struct {
+	Revisions []Doc[Revision]
+	Sagas     []Doc[saga.Record]
+	Events    []Doc[string]
+}
+
+func (s *Snapshot) planTrim(*World) Work {
+	e := s.Excess()
+	if len(e.Revisions) <= slackOfHistory && len(e.Sagas) <= slackOfHistory && len(e.Events) <= slackOfEvents {
+		return Work{}
+	}
+	return Work{Kind: WorkTrim, Reason: "there is more history than is kept"}
+}
+
+// Excess finds retired revisions, ended sagas and events beyond what is kept.
+func (s *Snapshot) Excess() Excess {
+	var e Excess
+	for _, r := range s.Revisions {
+		if r.Value.State == RevisionRetired && len(r.Value.Slots)+len(r.Value.Leaving) == 0 {
+			e.Revisions = append(e.Revisions, r)
+		}
+	}
+	newest := s.newestDeploy()
+	for _, r := range s.Sagas {
+		if !r.Value.Open() && r.Value.ID != newest {
+			e.Sagas = append(e.Sagas, r)
+		}
+	}
+	slices.SortStableFunc(e.Sagas, func(a, b Doc[saga.Record]) int {
+		return cmp.Or(a.Value.Ended.Compare(b.Value.Ended), cmp.Compare(a.Value.ID, b.Value.ID))
+	})
+	e.Revisions = beyond(e.Revisions, KeptRevisions)
+	e.Sagas = beyond(e.Sagas, KeptSagas)
+	e.Events = beyond(s.Events, KeptEvents)
+	return e
+}
+
+// newestDeploy is the one that status shows: never trimmed.
+func (s *Snapshot) newestDeploy() string {
+	id, started := "", int64(0)
+	for _, r := range s.Sagas {
+		if at := r.Value.Started.UnixNano(); r.Value.Kind == WorkDeploy && (id == "" || at >= started) {
+			id, started = r.Value.ID, at
+		}
+	}
+	return id
+}
+
+func beyond[T any](list []T, keep int) []T {
+	return list[:max(0, len(list)-keep)]
+}

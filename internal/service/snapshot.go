@@ -1,0 +1,175 @@
+package service
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Doc is a record at the version that was read. Version zero: there is none.
+type Doc[T any] struct {
+	Value   T
+	Version uint64
+}
+
+// Exists says that the record is there.
+func (d Doc[T]) Exists() bool { return d.Version != 0 }
+
+// Broken is a record that cannot be read.
+type Broken struct {
+	Kind, Name string
+	Version    uint64
+	Problem    string
+}
+
+// Snapshot is everything that the store says of one service, as of one
+// sequence. It is immutable; its slices are shared.
+type Snapshot struct {
+	Service   string
+	Desired   Doc[Desired]
+	Catalog   Doc[Catalog]
+	Routes    Doc[Routes]
+	Revisions []Doc[Revision]    // by number
+	Sagas     []Doc[saga.Record] // by identity
+	Events    []Doc[string]      // names of event records, oldest first
+	Claims    []Doc[string]      // host names claimed, in order
+	Broken    []Broken
+	// Intent is the digest of Desired.Template.
+	Intent string
+}
+
+// World is what the leader sees beside the store. It is immutable.
+type World struct {
+	// Hosts :: name → host as seen now
+	Hosts map[string]HostState
+	// Instances :: slot → its processes as reported
+	Instances map[string][]Instance
+	// Load :: host name → slots with a process
+	Load map[string]int
+	// Gateways known to the store, by name.
+	Gateways []KnownGateway
+	// Incarnation and Sequence of the store.
+	Incarnation string
+	Sequence    uint64
+	// Due says that a waiting saga's time has come, by the leader's clock.
+	Due func(rec saga.Record) bool
+	// Unreferenced says for how long the leader has seen that nothing refers to a revision.
+	Unreferenced func(revision string) time.Duration
+}
+
+// KnownGateway is one gateway of the membership, with what is seen of it now.
+type KnownGateway struct {
+	Gateway
+	// State as reported since the leader started; nil when nothing was.
+	State *GatewayState
+	// Silent is how long the leader has heard nothing, by its own clock.
+	Silent time.Duration
+}
+
+// Known joins the membership with what is seen. Leading is for how long the
+// leader has been able to hear. States are those of ports, in any order.
+func Known(members []Gateway, states []GatewayState, leading time.Duration) []KnownGateway {
+	byName := make(map[string]*GatewayState, len(states)) // :: gateway name → state
+	for i := range states {
+		byName[states[i].Name] = &states[i]
+	}
+	out := make([]KnownGateway, 0, len(members))
+	for _, m := range members {
+		k := KnownGateway{Gateway: m, State: byName[m.Name], Silent: leading}
+		if k.State != nil {
+			k.Silent = min(k.State.Silent, leading)
+		}
+		out = append(out, k)
+	}
+	return out
+}
+
+// Revision returns the named one, or a Doc that does not exist.
+func (s *Snapshot) Revision(name string) Doc[Revision] {
+	for _, r := range s.Revisions {
+		if r.Value.Name == name {
+			return r
+		}
+	}
+	return Doc[Revision]{}
+}
+
+// Saga returns the one with the identity, or a Doc that does not exist.
+func (s *Snapshot) Saga(id string) Doc[saga.Record] {
+	for _, r := range s.Sagas {
+		if r.Value.ID == id {
+			return r
+		}
+	}
+	return Doc[saga.Record]{}
+}
+
+// NextRevision is the number of the next revision in this life of the service.
+func (s *Snapshot) NextRevision() int32 {
+	n := s.Catalog.Value.LastRevision
+	for _, r := range s.Revisions {
+		n = max(n, r.Value.Number)
+	}
+	return n + 1
+}
+
+// Empty says that the store holds nothing of the service.
+func (s *Snapshot) Empty() bool {
+	return !s.Desired.Exists() && !s.Catalog.Exists() && !s.Routes.Exists() &&
+		len(s.Revisions)+len(s.Sagas)+len(s.Events)+len(s.Claims)+len(s.Broken) == 0
+}
+
+// Referenced says that the catalog refers to the revision.
+func (c Catalog) Referenced(revision string) bool {
+	if c.Latest == revision {
+		return true
+	}
+	for _, p := range c.Traffic {
+		if p.Revision == revision {
+			return true
+		}
+	}
+	return false
+}
+
+// RevisionName is SERVICE-00001 and so on.
+func RevisionName(service string, number int32) string {
+	return fmt.Sprintf("%s-%05d", service, number)
+}
+
+// SlotID is REVISION.INDEX.
+func SlotID(revision string, index int) string { return fmt.Sprintf("%s.%d", revision, index) }
+
+// GroupOf is the request group that the revision's instances poll.
+func (r Revision) GroupOf() string {
+	if r.Template.Group != "" {
+		return r.Template.Group
+	}
+	return r.Name
+}
+
+// Assignment of one of the revision's slots.
+func (r Revision) Assignment(slot string, dwell time.Duration) Assignment {
+	return Assignment{
+		Slot: slot, Service: r.Service, Revision: r.Name, Group: r.GroupOf(),
+		Template: r.Template, Round: r.Round, Dwell: dwell,
+	}
+}
+
+// ReadyDeadline is how long an attempt may take to be ready.
+func (t Template) ReadyDeadline() time.Duration {
+	if t.ReadyTimeout > 0 {
+		return t.ReadyTimeout
+	}
+	return time.Minute
+}
+
+// DrainTime is how long what was leased may go on.
+func (t Template) DrainTime() time.Duration {
+	if t.Drain > 0 {
+		return t.Drain
+	}
+	return view.DefaultDrain
+}
