@@ -111,3 +111,34 @@ func TestAHalfThatIsClosedLeavesTheOtherServing(t *testing.T) {
 		}
 	}
 }
+
+func TestHandshakesInFlightAreBoundedAndThoseWhoWaitAreServed(t *testing.T) {
+	a := newAuthority(t, time.Now)
+	k := newRole(t, a, Control, "a", time.Now)
+	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	roles, others := Splitter{HandshakeTimeout: 200 * time.Millisecond, InFlight: 2}.Split(ln, k.ServerTLS(ServerOptions{}))
+	closers := []io.Closer{roles, others}
+	for range 5 {
+		closers = append(closers, must[net.Conn](t)(net.Dial("tcp", ln.Addr().String())))
+	}
+	dialled := make(chan error, 1)
+	go func() {
+		conn, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true})
+		if err == nil {
+			err = conn.Close()
+		}
+		dialled <- err
+	}()
+	closers = append(closers, must[net.Conn](t)(others.Accept()))
+	if err := <-dialled; err != nil {
+		t.Error(err)
+	}
+	if n := cap(roles.(*half).split.slots); n != 2 {
+		t.Errorf("%d slots", n)
+	}
+	for _, c := range closers {
+		if err := c.Close(); err != nil {
+			t.Log("closing:", err)
+		}
+	}
+}
