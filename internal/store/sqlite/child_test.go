@@ -22,6 +22,12 @@ const (
 	childSync = "FAIRLEAD_STORE_SYNCHRONOUS"
 )
 
+// childWrites is the number of documents that writeAndTell writes.
+const childWrites = 200
+
+// childCheckpoint makes a child checkpoint every few commits.
+const childCheckpoint = 64
+
 // runChild is called first by TestMain and returns only where this is no child.
 func runChild() {
 	mode := os.Getenv(childMode)
@@ -29,7 +35,7 @@ func runChild() {
 		return
 	}
 	run := map[string]func(*Store) error{"hold": hold, "write": writeAndTell, "faulty": writeOnFaultyDisk}[mode]
-	s, err := Open(Options{Path: os.Getenv(childPath), synchronous: os.Getenv(childSync)})
+	s, err := Open(Options{Path: os.Getenv(childPath), synchronous: os.Getenv(childSync), checkpoint: childCheckpoint})
 	if err == nil {
 		err = run(s)
 	}
@@ -83,10 +89,9 @@ func hold(s *Store) error {
 }
 
 // writeAndTell writes documents from 4 goroutines and prints the name of each
-// after Apply has returned. It ends, without closing the store, after 400, or
-// where standard input is a terminal's or test's: when it is killed.
+// after Apply has returned. It does not close the store.
 func writeAndTell(s *Store) error {
-	const writers, each = 4, 100
+	const writers, each = 4, childWrites / 4
 	errs := make(chan error, writers)
 	for i := range writers {
 		go func() {

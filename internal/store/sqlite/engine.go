@@ -149,7 +149,8 @@ func checkVersion(ctx context.Context, path string) error {
 func (e *engine) openWriter(ctx context.Context, o Options) error {
 	db, err := sql.Open("sqlite", dsn(o.Path,
 		"_pragma", "busy_timeout(5000)", "_pragma", "journal_mode(WAL)", "_pragma", "synchronous("+o.synchronous+")",
-		"_pragma", "cache_size(-2000)", "_pragma", "journal_size_limit(8388608)", "_pragma", "temp_store(MEMORY)"))
+		"_pragma", "cache_size(-2000)", "_pragma", "journal_size_limit(8388608)", "_pragma", "temp_store(MEMORY)",
+		"_pragma", fmt.Sprintf("wal_autocheckpoint(%d)", o.checkpoint)))
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func TestWhatWasAcknowledgedSurvivesDeath(t *testing.T) {
 	child := command("write", path)
 	lines, _ := startChild(t, child)
 	var acked []string
-	for _, upto := range []int{1, 60, 200, 320} {
+	for _, upto := range []int{1, 40, 100, 160} {
 		for len(acked) < upto && lines.Scan() {
 			acked = append(acked, strings.TrimPrefix(lines.Text(), "ack "))
 		}

@@ -42,6 +42,9 @@ type Options struct {
 	// synchronous is SQLite's setting; empty is FULL. Tests turn it off to
 	// show that they would notice.
 	synchronous string
+	// checkpoint is the size of SQLite's log, in pages, from which it is
+	// brought into the file; zero is 1000. Tests see more of them with less.
+	checkpoint int
 }
 
 func (o Options) withDefaults() Options {
@@ -56,6 +59,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.checkpoint == 0 {
+		o.checkpoint = 1000
 	}
 	if o.synchronous == "" {
 		o.synchronous = "FULL"
