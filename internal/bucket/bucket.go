@@ -7,8 +7,11 @@ package bucket
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // Info describes one blob.
@@ -30,6 +33,33 @@ type Bucket interface {
 	List(ctx context.Context, prefix string) ([]Info, error)
 	// Delete removes the blob; one that does not exist is not an error.
 	Delete(ctx context.Context, name string) error
+}
+
+// MaxName is the longest name, in bytes; MaxPart that of what is between two
+// slashes.
+const (
+	MaxName = 512
+	MaxPart = 200
+)
+
+// CheckName returns an error wrapping ErrBadName where name is not 1 to
+// MaxName bytes of UTF-8 without control characters, in parts of 1 to MaxPart
+// bytes that are neither "." nor "..".
+func CheckName(name string) error {
+	if name == "" || len(name) > MaxName || !utf8.ValidString(name) {
+		return fmt.Errorf("%w: it must have 1 to %d bytes of UTF-8: %q", ErrBadName, MaxName, name)
+	}
+	for _, r := range name {
+		if r < ' ' || r == 0x7f {
+			return fmt.Errorf("%w: it has control characters: %q", ErrBadName, name)
+		}
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part == "." || part == ".." || len(part) > MaxPart {
+			return fmt.Errorf("%w: its parts must have 1 to %d bytes and be neither . nor ..: %q", ErrBadName, MaxPart, name)
+		}
+	}
+	return nil
 }
 
 // Errors that a caller may act on.
