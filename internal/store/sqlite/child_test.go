@@ -34,7 +34,7 @@ func runChild() {
 	if mode == "" {
 		return
 	}
-	run := map[string]func(*Store) error{"hold": hold, "write": writeAndTell, "faulty": writeOnFaultyDisk}[mode]
+	run := map[string]func(*Store) error{"hold": hold, "write": writeAndTell, "faulty": writeOnFaultyDisk, "slow": writeOnSlowDisk}[mode]
 	s, err := Open(Options{Path: os.Getenv(childPath), synchronous: os.Getenv(childSync), checkpoint: childCheckpoint})
 	if err == nil {
 		err = run(s)

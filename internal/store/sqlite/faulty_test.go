@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
 )
@@ -87,5 +88,43 @@ func TestAFailedCommitIsLookedUpAndItsAnswerIsTrue(t *testing.T) {
 				t.Fatalf("%d documents at %d, want each done once: %v", len(list), sequence, err)
 			}
 		})
+	}
+}
+
+// writeOnSlowDisk gives up on a commit that hangs in the disk, and on one that
+// waits behind it: the first is unknown and settled by repeating it, the
+// second was withdrawn.
+func writeOnSlowDisk(s *Store) error {
+	impatient := func(name string) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+		defer cancel()
+		_, err := s.Apply(ctx, writing(name))
+		return err
+	}
+	if err := impatient("hangs"); !errors.Is(err, store.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the commit that hangs: got %w, want unknown", err)
+	}
+	if err := impatient("waits"); errors.Is(err, store.ErrUnknown) || !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("the one that waits: got %w, want only the deadline", err)
+	}
+	r, err := s.Apply(context.Background(), writing("hangs"))
+	if err != nil || r != (store.Result{Sequence: 1, Repeated: true}) {
+		return fmt.Errorf("repeated: got %+v, %w", r, err)
+	}
+	list, sequence, err := s.List(context.Background(), "thing")
+	if err != nil || len(list) != 1 || sequence != 1 {
+		return fmt.Errorf("%d documents at %d: %w", len(list), sequence, err)
+	}
+	return nil
+}
+
+func TestOnlyACommitThatHangsInTheDiskIsUnknown(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	if err := mustOpen(t, Options{Path: path}).Close(); err != nil {
+		t.Fatal(err)
+	}
+	child := command("slow", path, strace(t), "-f", "-qq", "-o", "/dev/null", "-P", path+"-wal", "-e", "inject=fdatasync,fsync:delay_enter=1500000")
+	if err := child.Run(); err != nil {
+		t.Fatal(err)
 	}
 }
