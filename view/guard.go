@@ -40,6 +40,9 @@ func (h *Held) Heed(e Epoch, r Rules) (*Held, Taken, error) {
 	if err != nil {
 		return h, Taken{}, err
 	}
+	if h.Epoch() == e {
+		return h, Taken{}, nil
+	}
 	next := h.clone()
 	m := Mark{Epoch: e}
 	if old := h.mark(e.Incarnation); old != nil {
