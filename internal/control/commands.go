@@ -1,0 +1,208 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// each calls f for every item at once, and joins the errors in the items' order.
+func each[T any](items []T, f func(T) error) error {
+	errs := make([]error, len(items))
+	var wait sync.WaitGroup
+	for i, item := range items {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			errs[i] = f(item)
+		}()
+	}
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// prepare has every host of the slots fetch and check what is to run there.
+func (j *job) prepare(ctx context.Context, rev service.Revision) error {
+	var hosts []string
+	for _, s := range rev.Slots {
+		if !slices.Contains(hosts, s.Host) {
+			hosts = append(hosts, s.Host)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, prepareWait)
+	defer cancel()
+	return each(hosts, func(host string) error {
+		if err := j.c.cfg.Hosts.Prepare(ctx, j.led.Epoch(), host, rev.Name, rev.Template); err != nil {
+			return fmt.Errorf("host %s cannot run it: %w", host, err)
+		}
+		return nil
+	})
+}
+
+// assign asks for the slots to be kept running, by the revision's round.
+func (j *job) assign(ctx context.Context, rev service.Revision, slots []service.Slot) error {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	return each(slots, func(s service.Slot) error {
+		if err := j.c.cfg.Hosts.Assign(ctx, j.led.Epoch(), s.Host, rev.Assignment(s.ID, j.c.cfg.Dwell)); err != nil {
+			return fmt.Errorf("host %s did not take slot %s: %w", s.Host, s.ID, err)
+		}
+		return nil
+	})
+}
+
+// stopLeaving tells the hosts of the revision's leaving slots to stop them, and
+// returns the revision without those that are stopped for sure. A host that
+// cannot be reached keeps its slots in Leaving, for a later pass; it is an
+// error only where it was heard just now.
+func (j *job) stopLeaving(ctx context.Context, rev service.Revision, reason string) (service.Revision, error) {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	hosts := j.world().Hosts
+	var mu sync.Mutex
+	var stopped []string
+	err := each(rev.Leaving, func(s service.Slot) error {
+		if h := hosts[s.Host]; !h.Connected {
+			return nil
+		}
+		err := j.c.cfg.Hosts.Stop(ctx, j.led.Epoch(), s.Host, service.Stop{Slot: s.ID, Drain: rev.Template.DrainTime(), Reason: reason})
+		if err != nil {
+			return fmt.Errorf("host %s did not take the stop of slot %s: %w", s.Host, s.ID, err)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		stopped = append(stopped, s.ID)
+		return nil
+	})
+	for _, id := range stopped {
+		rev = rev.Forget(id)
+	}
+	return rev, err
+}
+
+// watch follows whether slots are ready: live for the dwell without a break and
+// without a restart. Nothing is latched: what was ready and is not live any
+// more begins anew.
+type watch struct {
+	dwell time.Duration
+	round int32
+	since map[string]livesSince // :: slot → since when its instance has been live
+}
+
+type livesSince struct {
+	id    string
+	since time.Time
+}
+
+func newWatch(dwell time.Duration, round int32) *watch {
+	return &watch{dwell: dwell, round: round, since: map[string]livesSince{}}
+}
+
+// ready says how many of the slots are, and when the next may be.
+func (w *watch) ready(slots []service.Slot, world *service.World) (n int, again time.Duration) {
+	for _, s := range slots {
+		live, ok := liveIn(world.Instances[s.ID], s.Host, w.round)
+		if !ok {
+			delete(w.since, s.ID)
+			continue
+		}
+		seen, known := w.since[s.ID]
+		if !known || seen.id != live.ID {
+			seen = livesSince{id: live.ID, since: time.Now().Add(-live.LiveFor)}
+			w.since[s.ID] = seen
+		}
+		left := w.dwell - max(time.Since(seen.since), live.LiveFor)
+		if left <= 0 {
+			n++
+			continue
+		}
+		if again == 0 || left < again {
+			again = left
+		}
+	}
+	return n, again
+}
+
+// liveIn is the slot's live instance of the round or a later one.
+func liveIn(list []service.Instance, host string, round int32) (service.Instance, bool) {
+	for _, i := range list {
+		if i.State == service.InstanceLive && i.Host == host && i.Round >= round {
+			return i, true
+		}
+	}
+	return service.Instance{}, false
+}
+
+// awaitReady waits until every slot is ready, or says why one is not.
+func (j *job) awaitReady(ctx context.Context, r *saga.Run, slots []service.Slot, w *watch, limit time.Duration) error {
+	var world *service.World
+	err := j.await(ctx, r, limit, func() (bool, time.Duration, error) {
+		world = j.world()
+		n, again := w.ready(slots, world)
+		if n == len(slots) {
+			return true, 0, nil
+		}
+		return false, again, fatal(slots, world)
+	})
+	if !errors.Is(err, errDeadline) {
+		return err
+	}
+	n, _ := w.ready(slots, world)
+	return notReady(slots, w, world, fmt.Sprintf("%d of %d instances stayed live for %s within %s", n, len(slots), w.dwell, limit.Round(time.Millisecond)))
+}
+
+// fatal finds an instance that no waiting will help: its host says so.
+func fatal(slots []service.Slot, world *service.World) error {
+	for _, s := range slots {
+		for _, i := range world.Instances[s.ID] {
+			if strings.HasPrefix(i.Detail, "cannot exec") || strings.HasPrefix(i.Detail, "fatal:") {
+				return &saga.Failure{Reason: describe(s, i), LastLines: i.LastLines}
+			}
+		}
+	}
+	return nil
+}
+
+// notReady says of the first slot that is not ready what is known of it.
+func notReady(slots []service.Slot, w *watch, world *service.World, reason string) error {
+	for _, s := range slots {
+		if seen, ok := w.since[s.ID]; ok && time.Since(seen.since) >= w.dwell {
+			continue
+		}
+		i, ok := newest(world.Instances[s.ID])
+		if !ok {
+			return &saga.Failure{Reason: fmt.Sprintf("%s: host %s reports no instance in slot %s", reason, s.Host, s.ID)}
+		}
+		return &saga.Failure{Reason: reason + ": " + describe(s, i), LastLines: i.LastLines}
+	}
+	return &saga.Failure{Reason: reason}
+}
+
+// newest is the instance that says most: the last process of the slot.
+func newest(list []service.Instance) (service.Instance, bool) {
+	if len(list) == 0 {
+		return service.Instance{}, false
+	}
+	return slices.MaxFunc(list, func(a, b service.Instance) int { return a.Restarts - b.Restarts }), true
+}
+
+func describe(s service.Slot, i service.Instance) string {
+	text := fmt.Sprintf("instance %s in slot %s on host %s is %s", i.ID, s.ID, s.Host, i.State)
+	if i.Restarts > 0 {
+		text += fmt.Sprintf(" after %d restarts", i.Restarts)
+	}
+	if i.ExitStatus != "" {
+		text += ", " + i.ExitStatus
+	}
+	if i.Detail != "" {
+		text += ": " + i.Detail
+	}
+	return text
+}

@@ -1,0 +1,215 @@
+package control
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"io"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Config of a Control. Store, Hosts and Gateways are required.
+type Config struct {
+	Store    store.Store
+	Hosts    Hosts
+	Gateways Gateways
+	// Name of this process, shown as the holder of the lease.
+	Name string
+	// Dwell is how long an instance must be live without a break to be ready; zero means 3 s.
+	Dwell time.Duration
+	// Term is how long a lease unseen to be renewed stands; zero means 5 s.
+	Term time.Duration
+	// LockIsLease says that having opened the store proves that nobody else leads.
+	LockIsLease bool
+	// DigestKey keys the digests of templates; empty means the store's incarnation.
+	DigestKey string
+	// SetGateways is given the known gateways whenever they change; hosts dial
+	// them. It must not block. Nil is nobody.
+	SetGateways func([]service.Gateway)
+	// Logger; nil discards.
+	Logger *slog.Logger
+	// Metrics registry; nil registers nowhere.
+	Metrics *prometheus.Registry
+	// Rand is the source of random parts of identities; nil means crypto/rand.
+	Rand io.Reader
+}
+
+// Intervals that are the same everywhere.
+const (
+	passEvery     = 2 * time.Second
+	memberEvery   = time.Second
+	recordEvery   = 10 * time.Second
+	commandWait   = 15 * time.Second
+	prepareWait   = 2 * time.Minute
+	publishWait   = 30 * time.Second
+	absenceRule   = time.Hour
+	hostGone      = 30 * time.Second
+	reportWait    = 5 * time.Second
+	defaultDwell  = 3 * time.Second
+	defaultTerm   = 5 * time.Second
+	renewEvery    = time.Second
+	settleEvery   = 100 * time.Millisecond
+	firstPause    = time.Second
+	longestPause  = 30 * time.Second
+	eraseAtOnce   = 100
+	retryOfUnsure = 100 * time.Millisecond
+)
+
+// Control leads a region or stands by. Make it with [New], run it with Run.
+type Control struct {
+	cfg     Config
+	log     *slog.Logger
+	metrics *metrics
+
+	ids struct {
+		sync.Mutex
+		entropy io.Reader
+	}
+
+	mu     sync.Mutex
+	term   *term             // nil while standing by
+	alarms map[string]string // :: what → alarm in words
+}
+
+// New returns a Control that does nothing until it is run.
+func New(cfg Config) *Control {
+	if cfg.Dwell == 0 {
+		cfg.Dwell = defaultDwell
+	}
+	if cfg.Term == 0 {
+		cfg.Term = defaultTerm
+	}
+	if cfg.DigestKey == "" {
+		cfg.DigestKey = cfg.Store.Incarnation()
+	}
+	if cfg.SetGateways == nil {
+		cfg.SetGateways = func([]service.Gateway) {}
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Rand == nil {
+		cfg.Rand = rand.Reader
+	}
+	c := &Control{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Metrics), alarms: map[string]string{}}
+	c.ids.entropy = ulid.Monotonic(cfg.Rand, 0)
+	return c
+}
+
+// Run stands by until it leads, leads until it does not, and so on until ctx
+// ends. It returns nil then; every goroutine that it started has ended.
+func (c *Control) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		lease, err := c.campaign(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.log.Warn("cannot take the lead", "error", err)
+			}
+			pause(ctx, c.cfg.Term/5)
+			continue
+		}
+		if err := c.lead(ctx, lease); err != nil && ctx.Err() == nil {
+			c.log.Warn("leads no more", "error", err)
+			pause(ctx, c.cfg.Term/5)
+		}
+	}
+	return nil
+}
+
+// Leading says whether this Control leads.
+func (c *Control) Leading() bool { return c.current() != nil }
+
+// Epoch that it leads in; zero when it does not.
+func (c *Control) Epoch() view.Epoch {
+	if t := c.current(); t != nil {
+		return t.led.Epoch()
+	}
+	return view.Epoch{}
+}
+
+// Alarms in force, in order.
+func (c *Control) Alarms() []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var out []string
+	for _, a := range c.alarms {
+		out = append(out, a)
+	}
+	slices.Sort(out)
+	return out
+}
+
+// NeedsOperator says what only a person can settle about the service; empty when nothing.
+func (c *Control) NeedsOperator(name string) string {
+	if t := c.current(); t != nil {
+		return t.needsOperator(name)
+	}
+	return ""
+}
+
+func (c *Control) current() *term {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.term
+}
+
+func (c *Control) setTerm(t *term) {
+	c.mu.Lock()
+	c.term = t
+	c.mu.Unlock()
+	c.metrics.leading(t != nil)
+}
+
+// alarm raises what with its words, or ends it when they are empty.
+func (c *Control) alarm(what, words string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if words == "" {
+		delete(c.alarms, what)
+		return
+	}
+	if c.alarms[what] != words {
+		c.log.Error("alarm", "what", what, "words", words)
+	}
+	c.alarms[what] = words
+}
+
+// mint returns an identity: an instant plus random, in order within this process.
+func (c *Control) mint() string {
+	c.ids.Lock()
+	defer c.ids.Unlock()
+	id, err := ulid.New(ulid.Timestamp(time.Now()), c.ids.entropy)
+	if errors.Is(err, ulid.ErrMonotonicOverflow) {
+		c.ids.entropy = ulid.Monotonic(c.cfg.Rand, 0)
+		id, err = ulid.New(ulid.Timestamp(time.Now()), c.ids.entropy)
+	}
+	if err != nil { // the source of randomness is broken: nothing can be told apart any more
+		panic("control: cannot mint an identity: " + err.Error())
+	}
+	return id.String()
+}
+
+func errNotLeading() error {
+	return fault.New(fault.Unavailable, "", "this control does not lead")
+}
+
+// pause waits for d or for ctx.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

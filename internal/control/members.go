@@ -1,0 +1,197 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// AdmitGateway enters a gateway into the membership, with what it says that it
+// serves and keeps. Nothing may be sent to it before this has returned the
+// epoch. It fails as fault.Unavailable where this control does not lead.
+func (c *Control) AdmitGateway(ctx context.Context, g service.GatewayState) (view.Epoch, error) {
+	t := c.current()
+	if t == nil {
+		return view.Epoch{}, errNotLeading()
+	}
+	if err := t.heed(ctx, "gateway "+g.Name, g.Epoch); err != nil {
+		return view.Epoch{}, err
+	}
+	for {
+		old := t.mirror.member(g.Name)
+		next := service.Gateway{
+			Name: g.Name, Session: g.Session, Poll: g.Poll, Public: g.Public,
+			Serves: g.Serves, Keeps: g.Keeps, Entered: old.Value.Entered,
+		}
+		if next.Entered.IsZero() {
+			next.Entered = time.Now()
+		}
+		if old.Version != 0 && next == old.Value {
+			return t.led.Epoch(), nil
+		}
+		_, err := t.led.apply(ctx, put(key(service.KindGateway, g.Name), old.Version, next))
+		if err == nil {
+			return t.led.Epoch(), nil
+		}
+		if !errors.Is(err, saga.ErrStale) {
+			return view.Epoch{}, fmt.Errorf("cannot enter gateway %s: %w", g.Name, err)
+		}
+	}
+}
+
+// AdmitHost enters a host into the membership; kept is the highest epoch that
+// it has kept.
+func (c *Control) AdmitHost(ctx context.Context, h service.Host, kept view.Epoch) (view.Epoch, error) {
+	t := c.current()
+	if t == nil {
+		return view.Epoch{}, errNotLeading()
+	}
+	if err := t.heed(ctx, "host "+h.Name, kept); err != nil {
+		return view.Epoch{}, err
+	}
+	for {
+		old := t.mirror.host(h.Name)
+		if h.Entered = old.Value.Entered; h.Entered.IsZero() {
+			h.Entered = time.Now()
+		}
+		if old.Version != 0 && h == old.Value {
+			return t.led.Epoch(), nil
+		}
+		_, err := t.led.apply(ctx, put(key(service.KindHost, h.Name), old.Version, h))
+		if err == nil {
+			return t.led.Epoch(), nil
+		}
+		if !errors.Is(err, saga.ErrStale) {
+			return view.Epoch{}, fmt.Errorf("cannot enter host %s: %w", h.Name, err)
+		}
+	}
+}
+
+// heed takes the next epoch above one that somebody has kept: a store that is
+// older than the world must not lead it with a number from its past.
+func (t *term) heed(ctx context.Context, who string, kept view.Epoch) error {
+	order := kept.Against(t.led.Epoch())
+	if kept.Zero() || order != view.Newer && order != view.Rival {
+		return nil
+	}
+	t.c.alarm("epoch", fmt.Sprintf("%s has kept epoch %d of another leader, this one led with %d: the store is older than the world; the next epoch above is taken",
+		who, kept.Number, t.led.Epoch().Number))
+	if err := t.led.raise(ctx, kept.Number, t.c.cfg.Name); err != nil {
+		return fmt.Errorf("cannot take an epoch above %d: %w", kept.Number, err)
+	}
+	t.offer()
+	return nil
+}
+
+// GatewayGoodbye ends the membership of a gateway that serves no more.
+func (c *Control) GatewayGoodbye(ctx context.Context, name string) error {
+	return c.dismiss(ctx, name, "said goodbye")
+}
+
+// RetireGateway ends the membership of a gateway on a person's word that it
+// routes no more. It fails as fault.NotFound for one that is not known.
+func (c *Control) RetireGateway(ctx context.Context, name string) error {
+	if t := c.current(); t != nil && t.mirror.member(name).Version == 0 {
+		return fault.New(fault.NotFound, "list the known ones by: fairlead gateways", "there is no gateway %q", name)
+	}
+	return c.dismiss(ctx, name, "was retired")
+}
+
+func (c *Control) dismiss(ctx context.Context, name, why string) error {
+	t := c.current()
+	if t == nil {
+		return errNotLeading()
+	}
+	return t.dismiss(ctx, name, why)
+}
+
+func (t *term) dismiss(ctx context.Context, name, why string) error {
+	for {
+		old := t.mirror.member(name)
+		if old.Version == 0 {
+			return nil
+		}
+		_, err := t.led.apply(ctx, drop(key(service.KindGateway, name), old.Version))
+		if err == nil {
+			t.c.log.Info("a gateway left", "gateway", name, "why", why)
+			t.c.alarm("absent "+name, "")
+			return nil
+		}
+		if !errors.Is(err, saga.ErrStale) {
+			return fmt.Errorf("cannot end the membership of gateway %s: %w", name, err)
+		}
+	}
+}
+
+// watchMembers applies the rule of absence, and records what gateways
+// acknowledge, late.
+func (t *term) watchMembers(ctx context.Context) {
+	last, recorded := time.Now(), time.Now()
+	for ctx.Err() == nil {
+		pause(ctx, memberEvery)
+		now := time.Now()
+		t.ageAbsent(ctx, now.Sub(last))
+		last = now
+		if now.Sub(recorded) >= recordEvery {
+			t.recordHeld(ctx)
+			recorded = now
+		}
+	}
+}
+
+// ageAbsent counts absence of a gateway only while more than half of the
+// others are heard: silence of all is charged to this end of the line.
+func (t *term) ageAbsent(ctx context.Context, passed time.Duration) {
+	known := t.gateways()
+	heard := 0
+	for _, g := range known {
+		if !g.Behind() {
+			heard++
+		}
+	}
+	for _, g := range known {
+		switch {
+		case !g.Behind():
+			delete(t.absent, g.Name)
+			t.c.alarm("absent "+g.Name, "")
+			continue
+		case 2*heard > len(known)-1:
+			t.absent[g.Name] += passed
+		}
+		t.c.alarm("absent "+g.Name, fmt.Sprintf("gateway %s is not heard; what it may route to stays served until it is heard again or retired", g.Name))
+		if t.absent[g.Name] < absenceRule {
+			continue
+		}
+		if err := t.dismiss(ctx, g.Name, "has been absent for an hour while others were heard"); err != nil {
+			if ctx.Err() == nil {
+				t.c.log.Warn("cannot end a membership", "error", err)
+			}
+			continue
+		}
+		delete(t.absent, g.Name)
+	}
+}
+
+// recordHeld writes down what gateways have acknowledged since.
+func (t *term) recordHeld(ctx context.Context) {
+	for _, g := range t.gateways() {
+		old := t.mirror.member(g.Name)
+		if g.State == nil || old.Version == 0 || g.State.Serves.Zero() {
+			continue
+		}
+		next := old.Value
+		next.Serves, next.Keeps = g.State.Serves, g.State.Keeps
+		if next == old.Value {
+			continue
+		}
+		if _, err := t.led.apply(ctx, put(key(service.KindGateway, g.Name), old.Version, next)); err != nil && ctx.Err() == nil {
+			t.c.log.Warn("cannot record what a gateway holds", "gateway", g.Name, "error", err)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package control
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// note is the write of a line of history that no saga tells.
+func (j *job) note(kind, text string) any {
+	return j.event(saga.Record{Generation: j.snapshot().Desired.Value.Generation}, kind, text)
+}
+
+// repairRoutes publishes again what the catalog says.
+func (j *job) repairRoutes(ctx context.Context, work service.Work) error {
+	s := j.snapshot()
+	_, err := j.apply(ctx,
+		j.routesWrite(s, s.CatalogRoutes(), "", work.Reason),
+		checkDoc(service.KindCatalog, j.service, s.Catalog),
+		j.note("repair", work.Reason+": published again"),
+	)
+	if err == nil {
+		j.c.metrics.repairs.WithLabelValues("routes").Inc()
+	}
+	return err
+}
+
+// repairSlots assigns again what hosts have lost, and gives them a moment to say so.
+func (j *job) repairSlots(ctx context.Context, work service.Work) error {
+	rev := j.snapshot().Revision(work.Revision).Value
+	lost := rev.Lost(j.world())
+	if err := j.assign(ctx, rev, lost); err != nil {
+		return err
+	}
+	j.c.metrics.repairs.WithLabelValues("slots").Add(float64(len(lost)))
+	if _, err := j.apply(ctx, j.note("repair", work.Reason+": assigned again")); err != nil {
+		return err
+	}
+	err := j.await(ctx, nil, reportWait, func() (bool, time.Duration, error) {
+		w := j.world()
+		return !slices.ContainsFunc(lost, func(s service.Slot) bool { return len(w.Instances[s.ID]) == 0 }), 0, nil
+	})
+	return other(err, errDeadline)
+}
+
+// observe notes a generation that is met.
+func (j *job) observe(ctx context.Context) error {
+	s := j.snapshot()
+	c := s.Catalog
+	c.Value.ObservedGeneration = s.Desired.Value.Generation
+	_, err := j.apply(ctx, putCatalog(c), checkDoc(service.KindDesired, j.service, s.Desired))
+	return err
+}
+
+// trim erases history beyond its bounds.
+func (j *job) trim(ctx context.Context) error {
+	e := j.snapshot().Excess()
+	var gone []any
+	for _, d := range e.Revisions {
+		gone = append(gone, drop(key(service.KindRevision, d.Value.Name), d.Version))
+	}
+	for _, d := range e.Sagas {
+		gone = append(gone, drop(key(service.KindSaga, d.Value.ID), d.Version))
+	}
+	for _, d := range e.Events {
+		gone = append(gone, drop(key(service.KindEvent, d.Value), d.Version))
+	}
+	_, err := j.apply(ctx, gone[:min(len(gone), eraseAtOnce)]...)
+	return err
+}
+
+// freeClaims sets host names free that lead here no more.
+func (j *job) freeClaims(ctx context.Context) error {
+	s := j.snapshot()
+	staged := []any{checkDoc(service.KindDesired, j.service, s.Desired), checkDoc(service.KindRoutes, j.service, s.Routes)}
+	for _, c := range s.FreeClaims() {
+		staged = append(staged, drop(key(service.KindHostName, c.Value), c.Version))
+	}
+	_, err := j.apply(ctx, staged...)
+	return err
+}
+
+// dropRoutes removes the withdrawn routes of a service that is gone.
+func (j *job) dropRoutes(ctx context.Context) error {
+	s := j.snapshot()
+	_, err := j.apply(ctx, drop(key(service.KindRoutes, j.service), s.Routes.Version), checkDoc(service.KindDesired, j.service, s.Desired))
+	return err
+}

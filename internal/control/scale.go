@@ -1,0 +1,215 @@
+package control
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// scale brings every revision that the catalog refers to to the wanted number
+// of instances: what is added is ready before what is too much is stopped.
+func (j *job) scale() saga.Definition {
+	return saga.Definition{
+		Kind: service.WorkScale, Version: 1,
+		Steps: []saga.StepDefinition{
+			{Name: "place", Do: j.place, NoUndo: "more instances of a serving revision do no harm"},
+			{Name: "ready", Do: j.placedReady, NoUndo: "it only waits"},
+			{Name: "record", Do: j.recordMet, NoUndo: "it is one commit"},
+			{Name: "stop", Do: j.stopSurplus, NoUndo: "what is too much is not started again"},
+		},
+	}
+}
+
+func (j *job) place(_ context.Context, r *saga.Run) error {
+	s, w := j.snapshot(), j.world()
+	n := s.Desired.Value.Instances
+	added, left := 0, 0
+	for _, rev := range s.Serving() {
+		before := len(rev.Value.Slots)
+		placed, err := rev.Value.Shrink(n).Grow(n, w)
+		if err != nil {
+			return err
+		}
+		added += max(n-before, 0)
+		left += max(before-n, 0)
+		if before != n {
+			r.Stage(putRevision(service.Doc[service.Revision]{Value: placed, Version: rev.Version}))
+		}
+	}
+	r.Stage(checkDoc(service.KindCatalog, j.service, s.Catalog), checkDoc(service.KindDesired, j.service, s.Desired))
+	r.Text("%d wanted: %d added, %d to stop", n, added, left)
+	return nil
+}
+
+func (j *job) placedReady(ctx context.Context, r *saga.Run) error {
+	for _, rev := range j.snapshot().Serving() {
+		if err := j.assign(ctx, rev.Value, rev.Value.Lost(j.world())); err != nil {
+			return err
+		}
+		limit := rev.Value.Template.ReadyDeadline()
+		if err := j.awaitReady(ctx, r, rev.Value.Slots, newWatch(j.c.cfg.Dwell, 0), limit); err != nil {
+			return err
+		}
+	}
+	r.Text("all live for %s", j.c.cfg.Dwell)
+	return nil
+}
+
+// recordMet notes the generation, if nothing else of it is left to do.
+func (j *job) recordMet(_ context.Context, r *saga.Run) error {
+	s := j.snapshot()
+	r.Text("generation %d", r.Record.Generation)
+	r.Stage(checkDoc(service.KindDesired, j.service, s.Desired), checkDoc(service.KindCatalog, j.service, s.Catalog))
+	return nil
+}
+
+func (j *job) stopSurplus(ctx context.Context, r *saga.Run) error {
+	stopped := 0
+	for _, rev := range j.snapshot().Serving() {
+		if len(rev.Value.Leaving) == 0 {
+			continue
+		}
+		left, err := j.stopLeaving(ctx, rev.Value, "fewer instances are wanted")
+		if err != nil {
+			return err
+		}
+		stopped += len(rev.Value.Leaving) - len(left.Leaving)
+		r.Stage(putRevision(service.Doc[service.Revision]{Value: left, Version: rev.Version}))
+	}
+	r.Text("%s stopped", plural(stopped, "instance"))
+	return nil
+}
+
+// restart replaces every process of the serving revisions, slot by slot: the
+// host has the new one live before it withdraws the old.
+func (j *job) restart() saga.Definition {
+	return saga.Definition{
+		Kind: service.WorkRestart, Version: 1,
+		Steps: []saga.StepDefinition{
+			{Name: "replace", Do: j.replace, NoUndo: "a new process of the same revision is as good as the old"},
+			{Name: "record", Do: j.recordRound, NoUndo: "it is one commit"},
+		},
+	}
+}
+
+func (j *job) replace(ctx context.Context, r *saga.Run) error {
+	s := j.snapshot()
+	round, n := s.Desired.Value.Round, 0
+	for _, rev := range s.Serving() {
+		rev.Value.Round = round
+		for _, slot := range rev.Value.Slots {
+			if err := j.replaceSlot(ctx, r, rev.Value, slot); err != nil {
+				return fmt.Errorf("slot %s was not replaced: %w", slot.ID, err)
+			}
+			n++
+		}
+	}
+	r.Text("%s replaced, round %d", plural(n, "instance"), round)
+	return nil
+}
+
+func (j *job) replaceSlot(ctx context.Context, r *saga.Run, rev service.Revision, slot service.Slot) error {
+	one := []service.Slot{slot}
+	w := newWatch(j.c.cfg.Dwell, rev.Round)
+	if n, _ := w.ready(one, j.world()); n == 1 && j.alone(slot) {
+		return nil
+	}
+	if err := j.assign(ctx, rev, one); err != nil {
+		return err
+	}
+	if err := j.awaitReady(ctx, r, one, w, rev.Template.ReadyDeadline()); err != nil {
+		return err
+	}
+	err := j.await(ctx, r, rev.Template.ReadyDeadline(), func() (bool, time.Duration, error) { return j.alone(slot), 0, nil })
+	return other(err, errDeadline) // the old one drains on; its host ends it
+}
+
+// alone says that only one process of the slot takes requests.
+func (j *job) alone(slot service.Slot) bool {
+	n := 0
+	for _, i := range j.world().Instances[slot.ID] {
+		if i.State == service.InstanceLive {
+			n++
+		}
+	}
+	return n <= 1
+}
+
+func (j *job) recordRound(_ context.Context, r *saga.Run) error {
+	s := j.snapshot()
+	c := s.Catalog
+	for _, rev := range s.Serving() {
+		if rev.Value.Round < s.Desired.Value.Round {
+			rev.Value.Round = s.Desired.Value.Round
+			r.Stage(putRevision(rev))
+		}
+	}
+	c.Value.Round = s.Desired.Value.Round
+	r.Stage(putCatalog(c), checkDoc(service.KindDesired, j.service, s.Desired))
+	r.Text("round %d", c.Value.Round)
+	return nil
+}
+
+// traffic moves traffic or host names among what serves: published, then recorded.
+func (j *job) traffic() saga.Definition {
+	return saga.Definition{
+		Kind: service.WorkTraffic, Version: 1,
+		Steps: []saga.StepDefinition{
+			{Name: "publish", Do: j.publishTraffic, Stands: j.trafficStands, Undo: j.restoreTraffic},
+			{Name: "record", Do: j.recordTraffic, NoUndo: "it is one commit"},
+		},
+	}
+}
+
+func (j *job) publishTraffic(ctx context.Context, r *saga.Run) error {
+	s := j.snapshot()
+	parts, plan, err := j.wanted(s, s.Catalog.Value.Latest)
+	if err != nil {
+		return err
+	}
+	for _, p := range parts {
+		if rev := s.Revision(p.Revision).Value; p.Percent > 0 && s.Desired.Value.Instances > 0 {
+			if n, _ := newWatch(0, 0).ready(rev.Slots, j.world()); n == 0 {
+				return fmt.Errorf("revision %s has no live instance: no traffic is moved to it", p.Revision)
+			}
+		}
+	}
+	if err := j.publish(ctx, r, plan); err != nil {
+		return err
+	}
+	settlement, err := j.settle(ctx, r)
+	if err != nil {
+		return err
+	}
+	r.Text("%s; %s", service.PlanText(plan), settlement.Text())
+	return nil
+}
+
+func (j *job) trafficStands(_ context.Context, _ *saga.Run) (bool, error) {
+	s := j.snapshot()
+	_, plan, err := j.wanted(s, s.Catalog.Value.Latest)
+	return err == nil && service.SamePlan(s.Routes.Value.Plan, plan), err
+}
+
+func (j *job) restoreTraffic(ctx context.Context, _ *saga.Run) error {
+	return j.putBack(ctx, "the change of traffic failed")
+}
+
+func (j *job) recordTraffic(ctx context.Context, r *saga.Run) error {
+	s := j.snapshot()
+	parts, plan, err := j.wanted(s, s.Catalog.Value.Latest)
+	if err != nil {
+		return err
+	}
+	if !service.SamePlan(s.Routes.Value.Plan, plan) {
+		return fmt.Errorf("%w: other traffic is published than is to be recorded", saga.ErrSuperseded)
+	}
+	c := s.Catalog
+	c.Value.Traffic, c.Value.Hosts = parts, s.Desired.Value.HostsOf()
+	r.Stage(putCatalog(c), checkDoc(service.KindRoutes, j.service, s.Routes), checkDoc(service.KindDesired, j.service, s.Desired))
+	r.Text("%s", c.Value.Serving())
+	return nil
+}

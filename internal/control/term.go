@@ -1,0 +1,180 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// term is one term of leading: everything that ends when leading ends.
+type term struct {
+	c      *Control
+	led    *led
+	mirror *mirror
+	began  time.Time
+	end    context.CancelCauseFunc
+	wait   sync.WaitGroup
+
+	clocks clocks
+
+	mu      sync.Mutex
+	workers map[string]bool   // :: service name → has a worker
+	needs   map[string]string // :: service name → what only a person can settle
+	pauses  map[string]held   // :: service name → failed, and left alone for a while
+	wake    chan struct{}     // holds one: something became due
+	absent  map[string]time.Duration
+	offered uint64 // routesAt of the newest table offered
+	folded  view.Epoch
+}
+
+// lead leads until ctx ends or the lead is lost.
+func (c *Control) lead(ctx context.Context, l lease) error {
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	m := newMirror(c.cfg.DigestKey)
+	t := &term{
+		c: c, mirror: m, began: time.Now(), end: end, clocks: newClocks(),
+		workers: map[string]bool{}, needs: map[string]string{}, pauses: map[string]held{},
+		absent: map[string]time.Duration{}, wake: make(chan struct{}, 1),
+	}
+	t.led = &led{
+		store: c.cfg.Store, mirror: m, mint: c.mint, lost: end,
+		epoch: l.epoch, version: l.version, nonces: map[string]bool{l.epoch.Nonce: true},
+	}
+	watcher, err := t.list(ctx)
+	if err != nil {
+		return err
+	}
+	c.log.Info("leads", "epoch", l.epoch.Number, "services", len(m.all()))
+	t.offer()
+	t.tellHosts()
+	t.start(func() { t.beat(ctx, l.taken) })
+	t.start(func() { t.follow(ctx, watcher) })
+	t.start(func() { t.watchMembers(ctx) })
+	t.start(func() { t.reconcile(ctx) })
+	c.setTerm(t)
+	<-ctx.Done()
+	c.setTerm(nil)
+	t.wait.Wait()
+	return context.Cause(ctx)
+}
+
+func (t *term) start(f func()) {
+	t.wait.Add(1)
+	go func() {
+		defer t.wait.Done()
+		f()
+	}()
+}
+
+// list fills the mirror, and returns a watcher of what comes after.
+func (t *term) list(ctx context.Context) (store.Watcher, error) {
+	for {
+		documents, sequence, err := t.c.cfg.Store.List(ctx, "")
+		if err != nil {
+			return nil, fmt.Errorf("cannot list the store: %w", err)
+		}
+		w, err := t.c.cfg.Store.Watch(ctx, sequence)
+		if errors.Is(err, store.ErrTooOld) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot watch the store: %w", err)
+		}
+		t.mirror.load(documents, sequence)
+		return w, nil
+	}
+}
+
+// follow keeps the mirror current. A watch that fails is begun again by listing.
+func (t *term) follow(ctx context.Context, w store.Watcher) {
+	defer func() { w.Close() }()
+	for ctx.Err() == nil {
+		commit, err := w.Next(ctx)
+		if err == nil {
+			routes, members := t.mirror.absorb(commit)
+			if routes {
+				t.offer()
+			}
+			if members {
+				t.tellHosts()
+			}
+			t.poke()
+			continue
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		t.c.log.Warn("the watch of the store ended and is begun again", "error", err)
+		w.Close()
+		if w = t.listAgain(ctx); w == nil {
+			return
+		}
+		t.offer()
+		t.tellHosts()
+		t.poke()
+	}
+}
+
+func (t *term) listAgain(ctx context.Context) store.Watcher {
+	for ctx.Err() == nil {
+		w, err := t.list(ctx)
+		if err == nil {
+			return w
+		}
+		if errors.Is(err, store.ErrFuture) || errors.Is(err, store.ErrClosed) {
+			t.end(err)
+		}
+		pause(ctx, retryOfUnsure)
+	}
+	return closedWatcher{}
+}
+
+type closedWatcher struct{}
+
+func (closedWatcher) Next(context.Context) (store.Commit, error) {
+	return store.Commit{}, store.ErrClosed
+}
+func (closedWatcher) Close() {}
+
+// offer folds the published routes into a table and offers it to the gateways.
+func (t *term) offer() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	routes, at := t.mirror.fold()
+	e := t.led.Epoch()
+	if at == t.offered && e == t.folded {
+		return
+	}
+	t.offered, t.folded = at, e
+	v := view.Version{Incarnation: e.Incarnation, Epoch: e.Number, Counter: at}
+	t.c.cfg.Gateways.Offer(view.NewTable(v, e, routes))
+}
+
+// tellHosts names every known gateway to the hosts.
+func (t *term) tellHosts() {
+	var list []service.Gateway
+	for _, g := range t.mirror.members() {
+		list = append(list, g.Value)
+	}
+	t.c.cfg.SetGateways(list)
+}
+
+func (t *term) poke() {
+	select {
+	case t.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (t *term) needsOperator(name string) string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.needs[name]
+}

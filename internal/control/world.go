@@ -1,0 +1,115 @@
+package control
+
+import (
+	"sync"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// clocks hold since when the leader has seen things, by its own monotonic
+// clock. A new term begins them again.
+type clocks struct {
+	mu           sync.Mutex
+	waiting      map[string]waited    // :: saga identity → its wait
+	unreferenced map[string]time.Time // :: revision → since when nothing refers to it
+}
+
+type waited struct {
+	attempt int32
+	retryAt time.Time // as recorded: another one is another wait
+	until   time.Time
+}
+
+func newClocks() clocks {
+	return clocks{waiting: map[string]waited{}, unreferenced: map[string]time.Time{}}
+}
+
+// due says that a saga has waited its back-off since the leader first saw it wait.
+func (c *clocks) due(r saga.Record) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w, ok := c.waiting[r.ID]
+	if !ok || w.attempt != r.Attempt || !w.retryAt.Equal(r.RetryAt) {
+		c.waiting[r.ID] = waited{attempt: r.Attempt, retryAt: r.RetryAt, until: time.Now().Add(r.Backoff)}
+		return r.Backoff == 0
+	}
+	return !time.Now().Before(w.until)
+}
+
+func (c *clocks) unreferencedFor(revision string) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	since, ok := c.unreferenced[revision]
+	if !ok {
+		c.unreferenced[revision] = time.Now()
+		return 0
+	}
+	return time.Since(since)
+}
+
+// see ends what a snapshot says has ended.
+func (c *clocks) see(s *service.Snapshot) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range s.Revisions {
+		if s.Catalog.Value.Referenced(r.Value.Name) || r.Value.State == service.RevisionRetired {
+			delete(c.unreferenced, r.Value.Name)
+		}
+	}
+	for _, r := range s.Sagas {
+		if !r.Value.Open() {
+			delete(c.waiting, r.Value.ID)
+		}
+	}
+}
+
+// forget ends everything of names that are no more.
+func (c *clocks) forget(keep map[string]bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for name := range c.unreferenced {
+		if !keep[name] {
+			delete(c.unreferenced, name)
+		}
+	}
+	for id := range c.waiting {
+		if !keep[id] {
+			delete(c.waiting, id)
+		}
+	}
+}
+
+// world is what is seen beside the store now.
+func (t *term) world() *service.World {
+	sequence, _ := t.mirror.reached()
+	w := &service.World{
+		Hosts:        map[string]service.HostState{},
+		Instances:    map[string][]service.Instance{},
+		Load:         map[string]int{},
+		Gateways:     t.gateways(),
+		Incarnation:  t.led.Epoch().Incarnation,
+		Sequence:     sequence,
+		Due:          t.clocks.due,
+		Unreferenced: t.clocks.unreferencedFor,
+	}
+	for _, h := range t.c.cfg.Hosts.States() {
+		w.Hosts[h.Name] = h
+		w.Load[h.Name] = len(h.Instances)
+		for _, i := range h.Instances {
+			w.Instances[i.Slot] = append(w.Instances[i.Slot], i)
+		}
+	}
+	return w
+}
+
+// gateways known to the store, with what is seen of them now.
+func (t *term) gateways() []service.KnownGateway {
+	docs := t.mirror.members()
+	members := make([]service.Gateway, len(docs))
+	for i, d := range docs {
+		members[i] = d.Value
+	}
+	return service.Known(members, t.c.cfg.Gateways.States(), time.Since(t.began))
+}
