@@ -1,0 +1,218 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+)
+
+// attempt is one lease's exchange with its instance.
+type attempt struct {
+	x *exchange
+	m *member
+	c *conn // nil until there is one
+	// reuse says that the exchange is complete and the connection good.
+	reuse bool
+}
+
+// try spends the lease. True means that the request is to be sent again, on
+// another lease; false that it was answered.
+func (x *exchange) try() (again bool) {
+	a := attempt{x: x, m: x.ticket.inst.Owner.(*member)}
+	refused := false
+	// Closing is the fence: the credit is free only when nothing of the exchange
+	// is left, also when the answer is cut off by a panic.
+	defer func() {
+		a.close()
+		if refused {
+			a.m.refused()
+		} else {
+			a.m.end()
+		}
+	}()
+	err := a.exchange()
+	if err == nil {
+		return false
+	}
+	refused = a.c == nil && errors.Is(err, syscall.ECONNREFUSED)
+	a.close() // before the answer, so that what was written does not change any more
+	return a.failed(err)
+}
+
+func (a *attempt) close() {
+	c := a.c
+	if c == nil {
+		return
+	}
+	if a.x.body.detach() && a.reuse {
+		a.m.pool.put(c)
+	} else {
+		c.Close()
+	}
+	a.reuse = false
+}
+
+// failed decides what an error means. True: send it again.
+func (a *attempt) failed(err error) bool {
+	x := a.x
+	untouched := a.c == nil || a.c.written.Load() == 0
+	switch {
+	case x.r.Context().Err() != nil || x.body.failed():
+		x.status = statusHungUp
+		panic(http.ErrAbortHandler)
+	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
+		x.fail(http.StatusGatewayTimeout, "deadline", a.where()+" sent no byte of a response within "+x.svc.firstByte().String())
+		return false
+	case errors.Is(err, errMalformed) || errors.Is(err, errHeadTooLarge):
+		x.fail(http.StatusBadGateway, "bad-response", a.where()+": "+err.Error())
+		return false
+	}
+	may := untouched || x.idempotent()
+	if may && !x.forwarded && x.body.resendable() && x.resends < maxResends && x.remaining() > 0 {
+		x.ticket.Avoid = a.m.inst
+		return true
+	}
+	x.fail(http.StatusBadGateway, "instance-failed", a.where()+failure(err, untouched, x.resends))
+	return false
+}
+
+// failure says in words what befell the request.
+func failure(err error, untouched bool, resends int) string {
+	text := " could not be reached"
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		text = " refused the connection"
+	case !untouched:
+		text = " closed the connection before it answered; the request may have been executed"
+	}
+	if resends > 0 {
+		text += ", and so did others before it"
+	}
+	return text
+}
+
+func (a *attempt) where() string {
+	return a.x.where() + ", revision " + a.m.inst.Revision + ": instance " + a.m.inst.ID
+}
+
+// exchange sends the request and forwards the response. An error means that
+// nothing was forwarded but, perhaps, informational responses.
+func (a *attempt) exchange() error {
+	x := a.x
+	ctx := x.r.Context()
+	c, err := a.m.pool.get(ctx, x.by)
+	if err != nil {
+		return err
+	}
+	a.c = c
+	// A caller that hangs up cancels its request at the instance.
+	stop := context.AfterFunc(ctx, c.Close)
+	defer stop()
+	if err := c.tcp.SetDeadline(x.by); err != nil {
+		return err
+	}
+	x.writeHead(c)
+	expect := x.expects() && !x.body.started
+	if !expect {
+		if err := a.send(); err != nil {
+			return err
+		}
+	} else if err := c.bw.Flush(); err != nil {
+		return err
+	}
+	h, err := a.answer(expect)
+	if err != nil {
+		return err
+	}
+	f, err := h.framing(x.r.Method)
+	if err != nil {
+		return err
+	}
+	if h.status == http.StatusSwitchingProtocols {
+		return a.switchProtocols(h, stop)
+	}
+	a.respond(h, f, stop)
+	return nil
+}
+
+// send lets the body follow the head.
+func (a *attempt) send() error {
+	x := a.x
+	if x.body.src != nil {
+		// The response's deadline is the only one: a long upload is no failure.
+		if err := a.c.tcp.SetWriteDeadline(time.Time{}); err != nil {
+			return err
+		}
+	}
+	return x.body.attach(a.c, x.remaining())
+}
+
+// answer reads the head of the final response, and forwards informational ones.
+func (a *attempt) answer(expect bool) (head, error) {
+	x, c := a.x, a.c
+	if expect {
+		if err := a.awaitContinue(); err != nil {
+			return head{}, err
+		}
+	}
+	for {
+		if _, err := c.br.Peek(1); err != nil {
+			return head{}, noAnswer(err)
+		}
+		h, err := c.readHead()
+		if err != nil {
+			return head{}, noAnswer(err)
+		}
+		switch {
+		case h.status == http.StatusContinue:
+			if expect {
+				x.body.start()
+				if err := a.send(); err != nil {
+					return head{}, err
+				}
+				expect = false
+			}
+		case h.status < 200 && h.status != http.StatusSwitchingProtocols:
+			x.inform(h)
+		default:
+			return h, x.body.answered(c)
+		}
+	}
+}
+
+// awaitContinue gives an instance a second to ask for the body; one that says
+// nothing is sent it.
+func (a *attempt) awaitContinue() error {
+	x, c := a.x, a.c
+	if err := c.tcp.SetReadDeadline(earlier(x.by, time.Now().Add(continueWait))); err != nil {
+		return err
+	}
+	_, err := c.br.Peek(1)
+	if e := c.tcp.SetReadDeadline(x.by); e != nil {
+		return e
+	}
+	if !errors.Is(err, os.ErrDeadlineExceeded) {
+		return noAnswer(err)
+	}
+	x.body.start()
+	return a.send()
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// noAnswer names an end of the stream where a response was due.
+func noAnswer(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}

@@ -1,0 +1,274 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"sort"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+var (
+	holds  = sync.Pool{New: func() any { b := make([]byte, 0, holdLimit); return &b }}
+	copies = sync.Pool{New: func() any { b := make([]byte, copySize); return &b }}
+)
+
+// body is a request's body on its way to an instance. A small one is read
+// whole before a lease is taken. Any other is read by a goroutine of its own
+// (run), which lives as long as the request: it holds the first 64 KiB, waits
+// for a connection, is given another one when the request is sent again, and
+// writes while the response is read.
+type body struct {
+	src     io.ReadCloser // nil: there is none, or it is held whole
+	size    int64         // 0: none, -1: chunked
+	trailer http.Header
+	buf     *[]byte // backs held
+
+	mu   sync.Mutex
+	cond sync.Cond
+	held []byte
+	// whole says that held is all that was read so far: it can be sent again.
+	whole   bool
+	to      *conn // nil while there is none to write to
+	left    time.Duration
+	ended   bool // all was read
+	sent    bool // all was written to the present connection
+	stopped bool
+	err     error // of reading
+	started bool
+	reading atomic.Bool // the source is not exhausted
+	quick   atomic.Bool // the first byte of the response came: no deadline any more
+	done    chan struct{}
+}
+
+// prepareBody looks at the request's body. False means that it was answered.
+func (x *exchange) prepareBody(expect bool) bool {
+	b := &x.body
+	b.whole, b.cond.L = true, &b.mu
+	b.size = x.r.ContentLength
+	if b.size == 0 {
+		return true
+	}
+	b.trailer = x.r.Trailer
+	b.buf = holds.Get().(*[]byte)
+	b.held = (*b.buf)[:0]
+	if b.size > 0 && b.size <= holdLimit && !expect {
+		b.held = b.held[:b.size]
+		if _, err := io.ReadFull(x.r.Body, b.held); err != nil {
+			x.fail(http.StatusBadRequest, "bad-request", "the body of the request could not be read")
+			return false
+		}
+		return true
+	}
+	// The response may be written while the body is read.
+	if err := http.NewResponseController(x.w).EnableFullDuplex(); err != nil {
+		x.fail(http.StatusInternalServerError, "internal", "cannot stream both ways: "+err.Error())
+		return false
+	}
+	b.src = x.r.Body
+	b.reading.Store(true)
+	if !expect {
+		b.start()
+	}
+	return true
+}
+
+func (b *body) start() {
+	if b.src == nil || b.started {
+		return
+	}
+	b.started = true
+	b.done = make(chan struct{})
+	go b.run()
+}
+
+// run reads the body to its end.
+func (b *body) run() {
+	defer close(b.done)
+	buf := copies.Get().(*[]byte)
+	defer copies.Put(buf)
+	for {
+		n, err := b.src.Read(*buf)
+		if !b.pass((*buf)[:n], err) {
+			return
+		}
+	}
+}
+
+// pass hands on what was read. False ends the reading.
+func (b *body) pass(p []byte, err error) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(p) > 0 && b.whole && len(b.held)+len(p) > holdLimit {
+		for b.to == nil && !b.stopped { // no lease yet: the rest waits at the caller
+			b.cond.Wait()
+		}
+		b.whole = false
+	}
+	if b.stopped {
+		return false
+	}
+	if b.whole {
+		b.held = append(b.held, p...)
+	}
+	if err == io.EOF {
+		b.ended = true
+		b.reading.Store(false)
+	} else if err != nil {
+		b.err = err
+		if b.to != nil {
+			b.to.Close() // the request cannot be completed
+		}
+		return false
+	}
+	b.write(p)
+	return !b.ended
+}
+
+// write sends a part; locked. An instance that does not take it may still
+// answer, so that an error is left to who reads the response.
+func (b *body) write(p []byte) {
+	c := b.to
+	if c == nil {
+		return
+	}
+	if b.size < 0 && len(p) > 0 {
+		var num [20]byte
+		c.bw.Write(append(strconv.AppendInt(num[:0], int64(len(p)), 16), '\r', '\n'))
+	}
+	c.bw.Write(p)
+	if b.size < 0 && len(p) > 0 {
+		c.bw.WriteString("\r\n")
+	}
+	if b.ended && b.size < 0 {
+		b.end(c)
+	}
+	if c.bw.Flush() != nil { // sticky: it tells of the writes before it as well
+		b.to = nil
+		return
+	}
+	b.sent = b.ended
+	if !b.quick.Load() && b.left > 0 {
+		// Time that the body takes to come does not count; silence does.
+		if c.tcp.SetReadDeadline(time.Now().Add(b.left)) != nil {
+			b.to = nil
+		}
+	}
+}
+
+// end writes the last chunk and the trailers.
+func (b *body) end(c *conn) {
+	c.bw.WriteString("0\r\n")
+	for _, k := range sortedKeys(b.trailer) {
+		for _, v := range b.trailer[k] {
+			writeField(c.bw, k, v)
+		}
+	}
+	c.bw.WriteString("\r\n")
+}
+
+func sortedKeys(h http.Header) []string {
+	keys := make([]string, 0, len(h))
+	for k := range h {
+		keys = append(keys, k)
+	}
+	sort.Strings(keys)
+	return keys
+}
+
+// attach gives the body a connection whose head was written, and sends what is
+// held. left is the time to the first byte once the body was sent.
+func (b *body) attach(c *conn, left time.Duration) error {
+	if b.src == nil {
+		c.bw.Write(b.held)
+		err := c.bw.Flush()
+		// An instance that did not take it all may still have answered.
+		if b.sent = err == nil; c.written.Load() > 0 {
+			return nil
+		}
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.to, b.left, b.sent = c, left, false
+	b.quick.Store(false)
+	b.write(b.held)
+	b.cond.Broadcast()
+	return nil
+}
+
+// detach takes the connection away. It says whether the whole request was
+// written to it; if not, the connection is of no further use.
+func (b *body) detach() bool {
+	if b.src == nil {
+		return b.sent
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.to = nil
+	return b.sent
+}
+
+// answered says that the first byte of the response came: the deadline is over.
+func (b *body) answered(c *conn) error {
+	if b.src == nil {
+		return c.tcp.SetReadDeadline(time.Time{})
+	}
+	b.quick.Store(true)
+	return c.tcp.SetReadDeadline(time.Time{})
+}
+
+// resendable says that the body can be sent from its beginning.
+func (b *body) resendable() bool {
+	if b.src == nil {
+		return true
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.whole && b.err == nil
+}
+
+// unread says that the server cannot notice a caller's hanging up by itself.
+func (b *body) unread() bool { return b.reading.Load() }
+
+// failed says that the body could not be read: the caller is gone.
+func (b *body) failed() bool {
+	if b.src == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.err != nil
+}
+
+// stop ends the reading before the handler returns. A caller that has not sent
+// everything loses its connection.
+func (b *body) stop(x *exchange) {
+	if !b.started {
+		return
+	}
+	b.mu.Lock()
+	b.stopped = true
+	b.to = nil
+	b.cond.Broadcast()
+	b.mu.Unlock()
+	select {
+	case <-b.done:
+		return
+	default:
+	}
+	if b.reading.Load() {
+		if err := http.NewResponseController(x.w).SetReadDeadline(time.Unix(1, 0)); err != nil {
+			x.g.log.Debug("cannot end the reading of a body", "error", err)
+		}
+	}
+	<-b.done
+}
+
+func (b *body) release() {
+	if b.buf != nil {
+		holds.Put(b.buf)
+	}
+}

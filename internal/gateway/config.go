@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Tables is the holder of the route table, as a gateway needs it.
+type Tables interface {
+	// Table in force; nil before any was received.
+	Table() *view.Table
+	// OnChange has f called with each later table, in order, one at a time.
+	// When f returns no lease is granted under an earlier table, so the holder
+	// acknowledges a table as served only then. cancel ends the calls.
+	OnChange(f func(*view.Table)) (cancel func())
+}
+
+// Config of a gateway.
+type Config struct {
+	// Name it is known by; required.
+	Name string
+	// Session of this process; required. A new session holds no credits of old.
+	Session string
+	// Public is the address that requests come to; port 0 picks one.
+	Public string
+	// Poll is the address that hosts dial. A port of 0 picks one, which is kept
+	// in Dir so that a restart has it again.
+	Poll string
+	// Dir is the gateway's folder; required. It is locked while the gateway lives.
+	Dir string
+	// Tables to route by; required.
+	Tables Tables
+	// ServerCreds of the poll listener; nil means plain text.
+	ServerCreds credentials.TransportCredentials
+	// ServerOptions are added to the poll server: interceptors and the like.
+	ServerOptions []grpc.ServerOption
+	// PeerName says which host is at the other end of a poll stream; nil means
+	// that whoever dials is believed.
+	PeerName func(ctx context.Context) (string, error)
+	// Logger; nil discards.
+	Logger *slog.Logger
+	// AccessLog gets one line per request; nil means none.
+	AccessLog *slog.Logger
+	// Metrics to register with; nil means none.
+	Metrics prometheus.Registerer
+	// Drain is how long requests in flight may go on after Run is told to end;
+	// zero means 30 s.
+	Drain time.Duration
+	// HideLease leaves out the response headers that name revision and table.
+	HideLease bool
+	// Stopping, when set, is called when nothing is accepted any more and what
+	// was in flight has ended: the place to say goodbye.
+	Stopping func()
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.Name == "":
+		return errors.New("cannot make a gateway without a name")
+	case c.Session == "":
+		return errors.New("cannot make a gateway without a session")
+	case c.Dir == "":
+		return errors.New("cannot make a gateway without a folder")
+	case c.Tables == nil:
+		return errors.New("cannot make a gateway without a holder of the route table")
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Drain <= 0 {
+		c.Drain = view.DefaultDrain
+	}
+	return nil
+}
+
+// Bounds of the proxy.
+const (
+	maxHeader      = 64 << 10  // of a request
+	maxAnswer      = 256 << 10 // of a response's head
+	holdLimit      = 64 << 10  // of a body that is kept to be sent again
+	copySize       = 32 << 10  // of a copy buffer
+	maxResends     = 2
+	maxIdleConns   = 256             // per instance
+	idleFor        = 4 * time.Second // below the 5 s after which common servers close
+	headerTimeout  = 10 * time.Second
+	callerIdle     = 2 * time.Minute
+	continueWait   = time.Second      // for an instance that ignores Expect
+	upgradeLinger  = 10 * time.Second // for the second direction to end
+	hangupInterval = time.Second      // between looks at a caller whose body is unread
+)

@@ -1,0 +1,201 @@
+package gateway
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/lease"
+)
+
+// exchange is one caller's request on its way through the gateway. They are
+// pooled; reset says what is kept.
+type exchange struct {
+	g       *Gateway
+	w       http.ResponseWriter
+	r       *http.Request
+	svc     *service
+	group   string
+	ticket  ticket
+	began   time.Time
+	by      time.Time // the first byte of a response is due
+	id      string    // of the request, as told to the instance and the caller
+	upgrade string    // protocol that the caller would change to; empty: none
+	body    body
+	// forwarded says that something of a response went to the caller.
+	forwarded bool
+	status    int
+	resends   int
+}
+
+var exchanges = sync.Pool{New: func() any {
+	x := &exchange{}
+	x.ticket.ready = make(chan struct{}, 1)
+	x.ticket.Owner = &x.ticket
+	return x
+}}
+
+func (x *exchange) reset() {
+	ready := x.ticket.ready
+	x.body.release()
+	*x = exchange{}
+	x.ticket.ready = ready
+	x.ticket.Owner = &x.ticket
+}
+
+// ServeHTTP takes one request through the gateway.
+func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.inflight.Add(1)
+	defer g.inflight.Done()
+	x := exchanges.Get().(*exchange)
+	x.g, x.w, x.r, x.began = g, w, r, time.Now()
+	defer x.finish()
+	x.serve()
+}
+
+// finish counts the request and gives the exchange back. It runs also when the
+// answer is cut off by a panic, and lets the panic go on.
+func (x *exchange) finish() {
+	x.body.stop(x)
+	took := time.Since(x.began)
+	x.g.metrics.done(x, took)
+	if l := x.g.cfg.AccessLog; l != nil {
+		l.LogAttrs(context.Background(), 0, "request", x.attrs(took)...)
+	}
+	x.reset()
+	exchanges.Put(x)
+}
+
+func (x *exchange) serve() {
+	ix := x.g.room.index.Load()
+	if ix == nil {
+		x.fail(http.StatusServiceUnavailable, "no-table", "no route table has been received yet")
+		return
+	}
+	to, ok := ix.find(x.r.Host)
+	if !ok {
+		x.fail(http.StatusNotFound, "unknown-host", unknownHost(ix, x.r))
+		return
+	}
+	x.svc, x.ticket.Tag = to.svc, to.tag
+	x.by = x.began.Add(x.svc.firstByte())
+	x.ticket.Arrived = x.began.Sub(x.g.start)
+	x.ticket.Deadline = x.by.Sub(x.g.start)
+	if !x.prepare() {
+		return
+	}
+	for again := false; x.lease(again); again = true {
+		if !x.try() {
+			return
+		}
+		x.resends++
+		x.g.metrics.resends.Inc()
+	}
+}
+
+// lease waits until the request has a lease. False means that it was answered,
+// or that nobody waits for an answer any more.
+func (x *exchange) lease(again bool) bool {
+	for {
+		sh := x.choose()
+		if sh == nil {
+			return false
+		}
+		t := &x.ticket
+		if !sh.enter(t, time.Since(x.g.start), again) && !x.wait(sh) {
+			return false
+		}
+		switch t.verdict {
+		case lease.Grant:
+			return true
+		case lease.Displace: // the table has moved on, or is about to
+			x.g.room.settled()
+			again = true
+		default:
+			x.rejected(t.reason)
+			return false
+		}
+	}
+}
+
+// choose finds the group under the table of now; the host name led to the
+// service when the request came, and that is not asked again.
+func (x *exchange) choose() *shard {
+	ix := x.g.room.index.Load()
+	svc := ix.services[x.svc.name]
+	if svc == nil || svc.deleted {
+		x.fail(http.StatusNotFound, "deleted", "service "+x.svc.name+" was deleted")
+		return nil
+	}
+	x.svc = svc
+	i := svc.chooser.Choose(x.ticket.Tag, rand.Uint32())
+	if i < 0 {
+		x.fail(http.StatusServiceUnavailable, "no-traffic", "service "+svc.name+" has no traffic: none of its revisions is routed to")
+		return nil
+	}
+	x.group = svc.splits[i].Group
+	return svc.shards[i]
+}
+
+// wait waits for an answer from the queue. One of four things comes first: the
+// answer, the deadline, the caller's hanging up as the server notices it, or as
+// it is found out by looking where a body is unread and the server does not.
+func (x *exchange) wait(sh *shard) (answered bool) {
+	t := &x.ticket
+	due := time.NewTimer(time.Until(x.by))
+	defer due.Stop()
+	var look <-chan time.Time
+	if x.body.unread() {
+		tick := time.NewTicker(hangupInterval)
+		defer tick.Stop()
+		look = tick.C
+	}
+	for {
+		select {
+		case <-t.ready:
+			return true
+		case <-due.C:
+			if sh.expire(t, time.Since(x.g.start)) {
+				return true
+			}
+			if time.Now().Before(x.by) { // never early by the queue's own clock
+				due.Reset(time.Millisecond)
+			}
+		case <-x.r.Context().Done():
+			return x.hangUp(sh)
+		case <-look:
+			if x.body.failed() || hungUp(x.r) {
+				return x.hangUp(sh)
+			}
+		}
+	}
+}
+
+// hangUp leaves the queue. A lease that came at the same moment is given back.
+func (x *exchange) hangUp(sh *shard) bool {
+	t := &x.ticket
+	if !sh.leave(t) {
+		<-t.ready
+		if t.verdict == lease.Grant {
+			t.inst.Owner.(*member).end()
+		}
+	}
+	x.status = statusHungUp
+	return false
+}
+
+func (x *exchange) rejected(why lease.Reason) {
+	if why == lease.Full {
+		x.w.Header().Set("Retry-After", "1")
+		x.fail(http.StatusServiceUnavailable, "full", x.where()+": as many requests wait as may; try again in a second")
+		return
+	}
+	x.fail(http.StatusGatewayTimeout, "deadline", x.where()+": no instance was free within "+x.svc.firstByte().String())
+}
+
+// where names service and group for people.
+func (x *exchange) where() string {
+	return "service " + x.svc.name + ", group " + x.group
+}

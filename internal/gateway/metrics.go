@@ -1,0 +1,116 @@
+package gateway
+
+import (
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of a gateway. What is counted per request is looked up once per table.
+type metrics struct {
+	requests *prometheus.CounterVec // by service and class of the status
+	latency  prometheus.Histogram
+	resends  prometheus.Counter
+	nowhere  *meter
+
+	mu     sync.Mutex
+	meters map[string]*meter // :: service → meter
+}
+
+// meter holds the counters of one service, by status/100.
+type meter struct{ class [6]prometheus.Counter }
+
+var classes = [6]string{"none", "1xx", "2xx", "3xx", "4xx", "5xx"}
+
+func newMetrics() *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "fairlead_gateway_requests_total", Help: "Requests answered, by service and class of the status.",
+		}, []string{"service", "code"}),
+		latency: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "fairlead_gateway_request_seconds", Help: "Time from a request's arrival to its end.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+		}),
+		resends: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_gateway_resends_total", Help: "Requests sent again on another lease.",
+		}),
+		meters: map[string]*meter{},
+	}
+	m.nowhere = m.of("")
+	return m
+}
+
+// of returns the counters of a service; empty stands for requests that lead nowhere.
+func (m *metrics) of(service string) *meter {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if k := m.meters[service]; k != nil {
+		return k
+	}
+	k := &meter{}
+	for i, class := range classes {
+		k.class[i] = m.requests.WithLabelValues(service, class)
+	}
+	m.meters[service] = k
+	return k
+}
+
+func (m *metrics) done(x *exchange, took time.Duration) {
+	k := m.nowhere
+	if x.svc != nil {
+		k = x.svc.meter
+	}
+	class := x.status / 100
+	if class < 1 || class > 5 {
+		class = 0
+	}
+	k.class[class].Inc()
+	m.latency.Observe(took.Seconds())
+}
+
+// gauges are read from the rooms when they are asked for.
+type gauges struct {
+	room                             *room
+	waiting, leases, credits, served *prometheus.Desc
+}
+
+func newGauges(rm *room) *gauges {
+	by := []string{"service", "group"}
+	return &gauges{
+		room:    rm,
+		waiting: prometheus.NewDesc("fairlead_gateway_waiting", "Requests that wait for a lease.", by, nil),
+		leases:  prometheus.NewDesc("fairlead_gateway_leases", "Leases held.", by, nil),
+		credits: prometheus.NewDesc("fairlead_gateway_credits", "Credits owned, those in use included.", by, nil),
+		served:  prometheus.NewDesc("fairlead_gateway_table", "The route table in force; its counter is the value.", []string{"incarnation", "epoch"}, nil),
+	}
+}
+
+// Describe is part of prometheus.Collector.
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{g.waiting, g.leases, g.credits, g.served} {
+		ch <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range g.room.sums() {
+		for d, v := range map[*prometheus.Desc]int{g.waiting: s.waiting, g.leases: s.leases, g.credits: s.credits} {
+			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), s.service, s.group)
+		}
+	}
+	if ix := g.room.index.Load(); ix != nil {
+		v := ix.version
+		ch <- prometheus.MustNewConstMetric(g.served, prometheus.GaugeValue, float64(v.Counter), v.Incarnation, uitoa(v.Epoch))
+	}
+}
+
+func (m *metrics) register(r prometheus.Registerer, rm *room) error {
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.resends, newGauges(rm)} {
+		if err := r.Register(c); err != nil {
+			return err
+		}
+	}
+	return nil
+}

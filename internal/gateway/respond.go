@@ -1,0 +1,172 @@
+package gateway
+
+import (
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"net/textproto"
+	"strings"
+)
+
+// inform forwards an informational response, such as 103 Early Hints.
+func (x *exchange) inform(h head) {
+	x.forwarded = true
+	to := x.w.Header()
+	x.copyHeader(to, h.header)
+	x.w.WriteHeader(h.status)
+	clear(to)
+}
+
+// copyHeader forwards what is not meant for this hop alone.
+func (x *exchange) copyHeader(to, from http.Header) {
+	drop := listed(from["Connection"])
+	for k, vs := range from {
+		if !hopByHop(k) && !drop[k] {
+			to[k] = vs
+		}
+	}
+}
+
+// respond forwards a response to its end. What fails from here on cuts the
+// caller off, so that half an answer is never taken for a whole one.
+func (a *attempt) respond(h head, f framing, stop func() bool) {
+	x := a.x
+	x.forwarded, x.status = true, h.status
+	to := x.w.Header()
+	x.copyHeader(to, h.header)
+	a.mark(to)
+	if _, ok := to["Content-Type"]; !ok {
+		to["Content-Type"] = nil // not to be guessed
+	}
+	trailers := f.chunked && len(h.header["Trailer"]) > 0
+	if trailers {
+		to["Trailer"] = h.header["Trailer"]
+	}
+	x.w.WriteHeader(h.status)
+	err := a.copyBody(f, h.header["Trailer"])
+	// A connection that a caller's hanging up may close is no longer ours.
+	if a.reuse = f.keep && err == nil && a.c.br.Buffered() == 0; !stop() {
+		a.reuse = false
+	}
+	if err != nil {
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// mark names the request, and what the lease was: revision and table.
+func (a *attempt) mark(to http.Header) {
+	x := a.x
+	v := [3]string{x.id, a.m.inst.Revision, x.ticket.rules.Text}
+	to["X-Request-Id"] = v[0:1:1]
+	if !x.g.cfg.HideLease {
+		to["Fairlead-Revision"] = v[1:2:2]
+		to["Fairlead-Table"] = v[2:3:3]
+	}
+}
+
+// copyBody forwards the body. Before it waits for more it sends on what came.
+func (a *attempt) copyBody(f framing, declared []string) error {
+	c, w := a.c, a.x.w
+	switch {
+	case f.none || f.length == 0 && !f.chunked:
+		return nil
+	case f.chunked:
+		if err := a.stream(httputil.NewChunkedReader(c.br)); err != nil {
+			return err
+		}
+		return a.trailers(declared)
+	case f.length < 0:
+		return a.stream(c.br)
+	}
+	if n := int(min(f.length, int64(c.br.Buffered()))); n > 0 {
+		b, err := c.br.Peek(n)
+		if err != nil {
+			return err
+		}
+		if _, err := w.Write(b); err != nil {
+			return err
+		}
+		if _, err := c.br.Discard(n); err != nil {
+			return err
+		}
+		f.length -= int64(n)
+	}
+	if f.length == 0 {
+		return nil
+	}
+	return a.length(f.length)
+}
+
+// length forwards exactly n bytes.
+func (a *attempt) length(n int64) error {
+	a.flush()
+	src := io.LimitedReader{R: a.c.br, N: n}
+	if err := a.stream(&src); err != nil {
+		return err
+	}
+	if src.N > 0 {
+		return io.ErrUnexpectedEOF
+	}
+	return nil
+}
+
+// stream forwards until the end of src.
+func (a *attempt) stream(src io.Reader) error {
+	buf := copies.Get().(*[]byte)
+	defer copies.Put(buf)
+	for {
+		n, err := src.Read(*buf)
+		if n > 0 {
+			if _, err := a.x.w.Write((*buf)[:n]); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if a.c.br.Buffered() == 0 {
+			a.flush()
+		}
+	}
+}
+
+func (a *attempt) flush() {
+	if f, ok := a.x.w.(http.Flusher); ok {
+		f.Flush()
+	}
+}
+
+// trailers forwards what follows the last chunk.
+func (a *attempt) trailers(declared []string) error {
+	c := a.c
+	if b, err := c.br.Peek(2); err == nil && b[0] == '\r' && b[1] == '\n' {
+		_, err := c.br.Discard(2)
+		return err
+	}
+	c.budget = maxHeader + c.br.Buffered()
+	defer func() { c.budget = -1 }()
+	t, err := c.text.ReadMIMEHeader()
+	if err != nil {
+		return noAnswer(err)
+	}
+	known := map[string]bool{}
+	for _, v := range declared {
+		for k := range strings.SplitSeq(v, ",") {
+			known[textproto.CanonicalMIMEHeaderKey(textproto.TrimString(k))] = true
+		}
+	}
+	to := a.x.w.Header()
+	for k, vs := range t {
+		if hopByHop(k) || k == "Content-Length" {
+			continue
+		}
+		if !known[k] {
+			k = http.TrailerPrefix + k
+		}
+		to[k] = vs
+	}
+	return nil
+}

@@ -1,0 +1,84 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// switchProtocols forwards a 101 and joins the two connections. The lease lasts
+// until both directions have ended.
+func (a *attempt) switchProtocols(h head, stop func() bool) error {
+	x, c := a.x, a.c
+	if x.upgrade == "" || !strings.EqualFold(h.header.Get("Upgrade"), x.upgrade) {
+		return fmt.Errorf("%w: it switched to %q, and %q was asked for", errMalformed, h.header.Get("Upgrade"), x.upgrade)
+	}
+	hj, ok := x.w.(http.Hijacker)
+	if !ok || !stop() {
+		return errInstanceGone
+	}
+	caller, rw, err := hj.Hijack()
+	if err != nil {
+		return fmt.Errorf("cannot take over the caller's connection: %w", err)
+	}
+	defer caller.Close()
+	if !x.g.upgrades.add(caller) {
+		return nil
+	}
+	defer x.g.upgrades.remove(caller)
+	x.forwarded, x.status = true, h.status
+	to := http.Header{}
+	x.copyHeader(to, h.header)
+	a.mark(to)
+	rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n")
+	writeField(rw.Writer, "Upgrade", h.header.Get("Upgrade"))
+	if err := to.Write(rw); err != nil {
+		return nil // the caller is gone
+	}
+	if n := c.br.Buffered(); n > 0 {
+		b, _ := c.br.Peek(n)
+		rw.Write(b)
+	}
+	if rw.Flush() != nil {
+		return nil
+	}
+	if n := rw.Reader.Buffered(); n > 0 {
+		b, _ := rw.Reader.Peek(n)
+		if _, err := c.Write(b); err != nil {
+			return nil
+		}
+	}
+	x.g.splice(caller, c)
+	return nil
+}
+
+// splice copies both ways until both directions have ended, or one has and the
+// other is idle too long after it.
+func (g *Gateway) splice(caller net.Conn, c *conn) {
+	ended := make(chan struct{}, 2)
+	for _, d := range [2]struct{ to, from net.Conn }{{c.tcp, caller}, {caller, c.tcp}} {
+		go func() {
+			// An error ends the direction as its end does; there is nobody to tell.
+			_, _ = io.Copy(d.to, d.from)
+			if half, ok := d.to.(interface{ CloseWrite() error }); ok {
+				_ = half.CloseWrite()
+			}
+			ended <- struct{}{}
+		}()
+	}
+	<-ended
+	linger := time.NewTimer(upgradeLinger)
+	defer linger.Stop()
+	select {
+	case <-ended:
+		caller.Close()
+		c.Close()
+	case <-linger.C:
+		caller.Close()
+		c.Close()
+		<-ended
+	}
+}
