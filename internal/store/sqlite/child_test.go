@@ -3,10 +3,12 @@ package sqlite
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"testing"
 
@@ -34,7 +36,7 @@ func runChild() {
 	if mode == "" {
 		return
 	}
-	run := map[string]func(*Store) error{"hold": hold, "write": writeAndTell, "faulty": writeOnFaultyDisk, "slow": writeOnSlowDisk}[mode]
+	run := map[string]func(*Store) error{"hold": hold, "write": writeAndTell, "faulty": writeOnFaultyDisk, "slow": writeOnSlowDisk, "obey": obey}[mode]
 	s, err := Open(Options{Path: os.Getenv(childPath), synchronous: os.Getenv(childSync), checkpoint: childCheckpoint})
 	if err == nil {
 		err = run(s)
@@ -57,7 +59,7 @@ func command(mode, path string, before ...string) *exec.Cmd {
 
 // startChild starts the command and returns its lines. It is killed at the end
 // of the test, if it still runs then.
-func startChild(t *testing.T, c *exec.Cmd) (lines *bufio.Scanner, stdin io.Closer) {
+func startChild(t *testing.T, c *exec.Cmd) (lines *bufio.Scanner, stdin io.WriteCloser) {
 	t.Helper()
 	out, err := c.StdoutPipe()
 	if err != nil {
@@ -164,4 +166,32 @@ func writeOnFaultyDisk(s *Store) error {
 	}
 	fmt.Printf("refused %d unknown %d\n", tally.refused, tally.unknown)
 	return nil // not closed: what follows is a death
+}
+
+// obey does what standard input says, "apply NAME" or "get NAME", and prints
+// how that went.
+func obey(s *Store) error {
+	fmt.Println("open")
+	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
+		verb, name, _ := strings.Cut(lines.Text(), " ")
+		var err error
+		if verb == "apply" {
+			_, err = s.Apply(context.Background(), writing(name))
+		} else {
+			_, err = s.Get(context.Background(), store.Key{Kind: "thing", Name: name})
+		}
+		switch {
+		case err == nil:
+			fmt.Println("done")
+		case errors.Is(err, store.ErrUnknown):
+			fmt.Println("unknown")
+		case errors.Is(err, store.ErrReadOnly):
+			fmt.Println("read-only")
+		case errors.Is(err, store.ErrNotFound):
+			fmt.Println("not found")
+		default:
+			fmt.Println(err)
+		}
+	}
+	return s.Close()
 }

@@ -3,8 +3,8 @@ package sqlite
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
-	"path/filepath"
 	"syscall"
 
 	driver "modernc.org/sqlite"
@@ -42,18 +42,18 @@ func diagnosed(path string, err error) error {
 	if code := primary(err); code != codes.SQLITE_IOERR && code != codes.SQLITE_CANTOPEN {
 		return err
 	}
-	if cause := classified(probe(filepath.Dir(path))); errors.Is(cause, store.ErrFull) || errors.Is(cause, store.ErrReadOnly) {
+	if cause := classified(probe(path)); errors.Is(cause, store.ErrFull) || errors.Is(cause, store.ErrReadOnly) {
 		return fmt.Errorf("%w (%w)", cause, err)
 	}
 	return err
 }
 
-// probe writes 8 KiB to a new file in the folder, and takes it away again.
-func probe(folder string) error {
-	f, err := os.CreateTemp(folder, ".probe-*")
-	if err != nil {
-		return err
+// probe writes 8 KiB to a file beside the database, and takes it away again.
+func probe(path string) error {
+	name := path + ".probe"
+	err := os.WriteFile(name, make([]byte, 8<<10), 0o600)
+	if e := os.Remove(name); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		err = errors.Join(err, e)
 	}
-	_, err = f.Write(make([]byte, 8<<10))
-	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+	return err
 }

@@ -24,9 +24,9 @@ func (s *Store) write() {
 // serve does the group in one transaction, on a full disk in two attempts:
 // the second one with the ballast's room.
 func (s *Store) serve(group []*request) {
-	if s.engine == nil {
+	if s.torn != nil {
 		if err := s.reopen(); err != nil {
-			answerAll(group, fmt.Errorf("nothing was written: %w", err))
+			s.torn.answer(group, err)
 			return
 		}
 	}
@@ -38,10 +38,10 @@ func (s *Store) serve(group []*request) {
 		s.options.Log.Error("the store's disk is full: only deletes and essential writes are recorded until there is room", "path", s.options.Path, "ballast_freed", s.ballast.release())
 		err = s.attempt(group)
 	}
-	var torn *tornError
+	var failed *commitError
 	switch {
-	case errors.As(err, &torn):
-		s.settle(group, torn)
+	case errors.As(err, &failed):
+		s.settle(group, failed)
 	case errors.Is(err, store.ErrFull):
 		answerAll(group, s.fullError(err))
 	case err != nil:
@@ -60,14 +60,31 @@ func (s *Store) fullError(cause error) error {
 	return fmt.Errorf("%w: make room in %s; until then only deletes and essential writes are recorded", cause, folder)
 }
 
-// tornError is a COMMIT that failed: what it wrote may be found after a crash.
-type tornError struct{ cause error }
+// commitError is a COMMIT that failed: what it wrote may be found after a crash.
+type commitError struct{ cause error }
 
-func (e *tornError) Error() string { return "commit failed: " + e.cause.Error() }
-func (e *tornError) Unwrap() error { return e.cause }
+func (e *commitError) Error() string { return "commit failed: " + e.cause.Error() }
+func (e *commitError) Unwrap() error { return e.cause }
+
+// torn is a COMMIT that failed and could not be looked up yet.
+type torn struct {
+	ids map[string]bool // :: Apply ID → was in it
+}
+
+// answer answers what cannot be done before the commit is looked up: of an
+// Apply that was in it, and comes again, nothing is known yet.
+func (t *torn) answer(group []*request, cause error) {
+	for _, r := range group {
+		how := errors.New("nothing was written")
+		if t.ids[r.apply.ID] {
+			how = store.ErrUnknown
+		}
+		r.answer(store.Result{}, fmt.Errorf("cannot apply %s: %w: %w", r.apply.ID, how, cause))
+	}
+}
 
 // attempt does the group in one transaction and answers it. Where it returns
-// an error nothing was answered; unless that is a tornError nothing was written.
+// an error nothing was answered; unless that is a commitError nothing was written.
 func (s *Store) attempt(group []*request) error {
 	ctx := context.Background() // a group is not one caller's to cancel
 	e := s.engine
@@ -88,8 +105,8 @@ func (s *Store) attempt(group []*request) error {
 		}
 	}
 	if err != nil {
-		var torn *tornError
-		if errors.As(err, &torn) {
+		var failed *commitError
+		if errors.As(err, &failed) {
 			return err
 		}
 		return diagnosed(s.options.Path, err)
@@ -111,7 +128,7 @@ func (s *Store) commit(ctx context.Context, e *engine) error {
 	if err := classified(err); errors.Is(err, store.ErrFull) {
 		return err
 	}
-	return &tornError{cause: err}
+	return &commitError{cause: err}
 }
 
 type answer struct {
@@ -141,12 +158,16 @@ var errKeptForEssentials = errors.New("the room left is for deletes and essentia
 // settle finds out what became of a group whose COMMIT failed: it opens the
 // database anew, makes one commit that reaches the disk, and looks the
 // identities up. Only where that fails too is the answer unknown.
-func (s *Store) settle(group []*request, torn *tornError) {
-	cause := diagnosed(s.options.Path, torn.cause)
+func (s *Store) settle(group []*request, failed *commitError) {
+	cause := diagnosed(s.options.Path, failed.cause)
+	s.torn = &torn{ids: map[string]bool{}}
+	for _, r := range group {
+		s.torn.ids[r.apply.ID] = true
+	}
 	s.options.Log.Error("a commit failed in the disk; the store is opened again to see what became of it", "path", s.options.Path, "error", cause)
 	err := s.reopen()
 	if err != nil {
-		answerAll(group, fmt.Errorf("%w: %w (and then: %w)", store.ErrUnknown, cause, err))
+		s.torn.answer(group, fmt.Errorf("%w (and then: %w)", cause, err))
 		return
 	}
 	t := &transaction{statements: &s.engine.apply, ctx: context.Background()}
@@ -163,8 +184,15 @@ func (s *Store) settle(group []*request, torn *tornError) {
 }
 
 // reopen exchanges the engine. The commit that it makes is on disk before
-// anything is read, and thereby all that a reader can see from then on.
+// anything is read, and thereby all that a reader can see from then on. While
+// the disk cannot be written at all, the old engine stays, for the readers.
 func (s *Store) reopen() error {
+	err := classified(probe(s.options.Path))
+	if errors.Is(err, store.ErrFull) {
+		s.ballast.release()
+	} else if err != nil {
+		return err
+	}
 	s.connections.Lock()
 	defer s.connections.Unlock()
 	if s.engine != nil {
@@ -183,7 +211,7 @@ func (s *Store) reopen() error {
 	if err != nil {
 		return errors.Join(diagnosed(s.options.Path, err), e.close())
 	}
-	s.engine, s.position = e, p
+	s.engine, s.position, s.torn = e, p, nil
 	s.tail.reset(p.sequence)
 	return nil
 }

@@ -83,7 +83,9 @@ type Store struct {
 	connections sync.RWMutex
 	engine      *engine // nil while the database cannot be opened, and after Close
 
-	position position // of the last commit; only the writing goroutine uses it
+	// Only the writing goroutine uses these, after Open.
+	position position // of the last commit
+	torn     *torn    // set while a COMMIT has failed and engine was not exchanged since
 
 	closing sync.Once
 	done    chan struct{} // closed when Close begins
