@@ -111,18 +111,18 @@ func compare(rt *rapid.T, f *fixture, m *model, kind string, start uint64) {
 		rt.Fatal(err)
 	}
 	defer w.Close()
-	got := newFold()
-	for got.sequence = start; got.sequence < m.sequence; {
+	got := NewFold()
+	for got.Sequence = start; got.Sequence < m.sequence; {
 		c, err := w.Next(f.ctx)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if err := got.add(c); err != nil {
+		if err := got.Add(c); err != nil {
 			rt.Fatal(err)
 		}
 	}
-	if !maps.EqualFunc(got.documents, m.documents, equal) {
-		rt.Fatalf("the fold is %v, want %v", got.documents, m.documents)
+	if !maps.EqualFunc(got.Documents, m.documents, equal) {
+		rt.Fatalf("the fold is %v, want %v", got.Documents, m.documents)
 	}
 }
 

@@ -81,13 +81,13 @@ func testWatchResumes(t *testing.T, h Harness) {
 		handle := f
 		if h.Shared {
 			handle = open(t, h)
-			handle.ids.Store(int64(1000 * (i + 1)))
+			handle.ids.Store(int64(1_000_000 * (i + 1)))
 		}
 		writing.Go(func() { writeAtRandom(handle, rand.New(rand.NewPCG(1, uint64(i))), each) })
 	}
-	folds := make([]*fold, 6)
+	folds := make([]*Fold, 6)
 	for i := range folds {
-		folds[i] = newFold()
+		folds[i] = NewFold()
 		watching.Go(func() { folds[i].follow(f, rand.New(rand.NewPCG(2, uint64(i))), total, &last) })
 	}
 	writing.Wait()
@@ -100,83 +100,103 @@ func testWatchResumes(t *testing.T, h Harness) {
 		return
 	}
 	for _, got := range folds {
-		same(t, got.documents, asMap(list))
-		same(t, got.commits, writers*each)
+		same(t, got.Documents, asMap(list))
+		same(t, got.Commits, writers*each)
 	}
 }
 
-// writeAtRandom does n Applies on few keys, with conflicts, creations and
-// deletions; an Apply that meets a conflict is built again.
+// writeAtRandom is WriteAtRandom with the fixture's identities.
 func writeAtRandom(f *fixture, r *rand.Rand, n int) {
+	if err := WriteAtRandom(f.ctx, f, f.id, r, n); err != nil {
+		f.Errorf("writer: %v", err)
+	}
+}
+
+// WriteAtRandom does n Applies on few keys of the kind "thing", with
+// conflicts, creations and deletions. One that meets a conflict is built
+// again; one whose answer is unknown is repeated until it is known. Each has
+// an identity from id.
+func WriteAtRandom(ctx context.Context, s store.Store, id func() string, r *rand.Rand, n int) error {
 	for done := 0; done < n; {
-		var writes []store.Write
+		a := store.Apply{ID: id()}
 		for _, i := range r.Perm(6)[:1+r.IntN(3)] {
-			k := key("thing", fmt.Sprint(i))
-			d, err := f.Get(f.ctx, k)
-			if err != nil && !errors.Is(err, store.ErrNotFound) {
-				f.Errorf("get: %v", err)
-				return
+			w, err := randomWrite(ctx, s, r, fmt.Sprint(i))
+			if err != nil {
+				return err
 			}
-			w := store.Write{Key: k, Expect: d.Version, Body: fmt.Appendf(nil, "%d", r.Int32())}
-			if d.Version != 0 && r.IntN(3) == 0 {
-				w.Delete, w.Body = true, nil
-			}
-			writes = append(writes, w)
+			a.Writes = append(a.Writes, w)
 		}
-		switch _, err := f.try(writes...); {
-		case err == nil:
+		_, err := s.Apply(ctx, a)
+		for errors.Is(err, store.ErrUnknown) && ctx.Err() == nil {
+			_, err = s.Apply(ctx, a)
+		}
+		if err == nil {
 			done++
-		case store.AsConflict(err) == nil:
-			f.Errorf("apply: %v", err)
-			return
+		} else if store.AsConflict(err) == nil {
+			return err
 		}
 	}
+	return nil
 }
 
-// fold is what a watcher knows.
-type fold struct {
-	documents map[store.Key]store.Document
-	sequence  uint64
-	commits   int
-}
-
-func newFold() *fold { return &fold{documents: map[store.Key]store.Document{}} }
-
-// add folds one commit in; it says what is wrong with its order.
-func (f *fold) add(c store.Commit) error {
-	if c.Sequence <= f.sequence {
-		return fmt.Errorf("commit %d came after %d", c.Sequence, f.sequence)
+func randomWrite(ctx context.Context, s store.Store, r *rand.Rand, name string) (store.Write, error) {
+	k := key("thing", name)
+	d, err := s.Get(ctx, k)
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return store.Write{}, err
 	}
-	f.sequence = c.Sequence
-	f.commits++
+	w := store.Write{Key: k, Expect: d.Version, Body: fmt.Appendf(nil, "%d", r.Int32())}
+	if d.Version != 0 && r.IntN(3) == 0 {
+		w.Delete, w.Body = true, nil
+	}
+	return w, nil
+}
+
+// Fold is what a watcher knows: what it listed, and each commit since.
+type Fold struct {
+	Documents map[store.Key]store.Document // :: key → document
+	Sequence  uint64                       // of the last commit folded in
+	Commits   int                          // folded in
+}
+
+// NewFold returns the fold of nothing, at sequence zero.
+func NewFold() *Fold { return &Fold{Documents: map[store.Key]store.Document{}} }
+
+// Add folds one commit in; it says what is wrong with its order.
+func (f *Fold) Add(c store.Commit) error {
+	if c.Sequence <= f.Sequence {
+		return fmt.Errorf("commit %d came after %d", c.Sequence, f.Sequence)
+	}
+	f.Sequence = c.Sequence
+	f.Commits++
 	for _, x := range c.Changes {
-		_, there := f.documents[x.Key]
+		_, there := f.Documents[x.Key]
 		switch {
 		case x.Version != c.Sequence:
 			return fmt.Errorf("commit %d has %s at version %d", c.Sequence, x.Key, x.Version)
 		case x.Deleted && !there:
 			return fmt.Errorf("commit %d deletes %s, which is not there", c.Sequence, x.Key)
 		case x.Deleted:
-			delete(f.documents, x.Key)
+			delete(f.Documents, x.Key)
 		default:
-			f.documents[x.Key] = x.Document
+			f.Documents[x.Key] = x.Document
 		}
 	}
 	return nil
 }
 
 // follow watches until the last sequence, and resumes at random.
-func (f *fold) follow(s *fixture, r *rand.Rand, total <-chan struct{}, last *uint64) {
+func (f *Fold) follow(s *fixture, r *rand.Rand, total <-chan struct{}, last *uint64) {
 	for {
-		w, err := s.Watch(s.ctx, f.sequence)
+		w, err := s.Watch(s.ctx, f.Sequence)
 		if err != nil {
-			s.Errorf("watch from %d: %v", f.sequence, err)
+			s.Errorf("watch from %d: %v", f.Sequence, err)
 			return
 		}
 		for range 1 + r.IntN(30) {
 			select {
 			case <-total:
-				if f.sequence >= *last {
+				if f.Sequence >= *last {
 					w.Close()
 					return
 				}
@@ -192,7 +212,7 @@ func (f *fold) follow(s *fixture, r *rand.Rand, total <-chan struct{}, last *uin
 					}
 				default:
 				}
-				err = f.add(c)
+				err = f.Add(c)
 			}
 			if err != nil {
 				s.Errorf("watcher: %v", err)
@@ -267,22 +287,22 @@ func testListThenWatch(t *testing.T, h Harness) {
 	for i := range 4 {
 		writing.Go(func() { writeAtRandom(f, rand.New(rand.NewPCG(3, uint64(i))), 100) })
 	}
-	var folds []*fold
+	var folds []*Fold
 	var watchers []store.Watcher
 	for range 50 {
 		list, sequence := f.list("")
-		folds = append(folds, &fold{documents: asMap(list), sequence: sequence})
+		folds = append(folds, &Fold{Documents: asMap(list), Sequence: sequence})
 		watchers = append(watchers, f.watch(sequence))
 	}
 	writing.Wait()
 	list, last := f.list("")
 	for i, got := range folds {
-		for got.sequence < last {
-			if err := got.add(f.next(watchers[i])); err != nil {
+		for got.Sequence < last {
+			if err := got.Add(f.next(watchers[i])); err != nil {
 				t.Fatal(err)
 			}
 		}
-		same(t, got.documents, asMap(list))
+		same(t, got.Documents, asMap(list))
 	}
 }
 
