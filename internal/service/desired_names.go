@@ -23,7 +23,7 @@ func CheckServiceName(name string) error {
 	case name == "":
 		return refuse(hint, "a service needs a name")
 	case len(name) > MaxServiceName:
-		return refuse(hint, "service name %q has %d characters, at most %d are allowed", name, len(name), MaxServiceName)
+		return refuse(hint, "service name %q is too long: it has %d characters, at most %d are allowed", name, len(name), MaxServiceName)
 	case !isLabel(name):
 		return refuse(hint, "service name %q is not a DNS label", name)
 	case strings.Contains(name, tagSeparator):

@@ -1,0 +1,192 @@
+// Package httpapi serves the operator API and the giving of identities: by
+// Connect, gRPC and plain JSON. It works on the store alone, where every write
+// is bound to the version that was read, and looks at the running world through
+// small readers; it commands neither hosts nor gateways. Read [Config] first,
+// then deploy.go, which is the pattern of every write, and watch.go.
+package httpapi
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"connectrpc.com/connect"
+
+	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
+	"github.com/fairlead-platform/fairlead/internal/bucket"
+	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/identity"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Hosts tells what runs.
+type Hosts interface {
+	// States is every host since the leader started, with its instances.
+	States() []service.HostState
+}
+
+// Gateways tells who routes by what.
+type Gateways interface {
+	States() []service.GatewayState
+}
+
+// Logs tells what instances wrote.
+type Logs interface {
+	// Logs hands lines to emit until they end, or, when followed, until ctx
+	// does. It returns emit's error, or why the lines cannot be had.
+	Logs(ctx context.Context, q service.LogQuery, emit func([]service.LogLine) error) error
+}
+
+// Leader tells of the control role, and takes what only it may do.
+type Leader interface {
+	Leading() bool
+	Epoch() view.Epoch
+	// Alarms in force for the service; for the installation when it is empty.
+	Alarms(service string) []string
+	// RetireGateway ends the membership of a gateway that is gone for good.
+	RetireGateway(ctx context.Context, name string) error
+}
+
+// Authority signs identities; *identity.Authority is one.
+type Authority interface {
+	Sign(csrPEM []byte, id identity.ID, opts ...identity.SignOption) ([]byte, error)
+	Bundle() []byte
+	Fingerprint() string
+	TrustDomain() string
+}
+
+// Config of an API. Store, Bucket, Hosts, Gateways, Logs, Leader, Authority,
+// NewID and Rand are required.
+type Config struct {
+	Store     store.Store
+	Bucket    bucket.Bucket
+	Hosts     Hosts
+	Gateways  Gateways
+	Logs      Logs
+	Leader    Leader
+	Authority Authority
+	// NewID gives identities that are never given twice: instant plus random.
+	NewID func() string
+	// Rand is where the secrets of tokens come from.
+	Rand io.Reader
+	// Now is time.Now when nil.
+	Now func() time.Time
+	// Version of the program, for GetInfo.
+	Version string
+	// MaxArtifact bounds an uploaded file, in bytes; zero means 4 GiB.
+	MaxArtifact int64
+	Log         *slog.Logger // discarded when nil
+}
+
+// API implements the operator's services and the identity service.
+type API struct {
+	Config
+	// uses guards artifacts between a deploy that names one and the collector.
+	uses artifactUses
+}
+
+// New returns an API.
+func New(c Config) *API {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.MaxArtifact == 0 {
+		c.MaxArtifact = 4 << 30
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return &API{Config: c, uses: artifactUses{at: map[string]time.Time{}}}
+}
+
+// Handler serves every method; who may call which is asked before it.
+func (a *API) Handler() http.Handler {
+	mux := http.NewServeMux()
+	opts := []connect.HandlerOption{
+		connect.WithInterceptors(faults{log: a.Log}),
+		connect.WithReadMaxBytes(8 << 20),
+	}
+	mux.Handle(fairleadv1connect.NewServiceAPIServiceHandler(a, opts...))
+	mux.Handle(fairleadv1connect.NewAdminAPIServiceHandler(a, opts...))
+	mux.Handle(fairleadv1connect.NewIdentityServiceHandler(identityConnect{a}, opts...))
+	return mux
+}
+
+// by is who asks, for the record: what the request says, or the peer.
+func by(ctx context.Context, said string) string {
+	if said != "" {
+		const most = 100
+		return said[:min(len(said), most)]
+	}
+	if p := identity.PeerFromContext(ctx); !p.Anonymous() {
+		return p.ID.Name
+	}
+	return ""
+}
+
+// faults gives every error its code on the wire.
+type faults struct{ log *slog.Logger }
+
+func (f faults) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
+		resp, err := next(ctx, req)
+		if err != nil {
+			return nil, f.onWire(req.Spec().Procedure, err)
+		}
+		return resp, nil
+	}
+}
+
+func (f faults) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return func(ctx context.Context, conn connect.StreamingHandlerConn) error {
+		if err := next(ctx, conn); err != nil {
+			return f.onWire(conn.Spec().Procedure, err)
+		}
+		return nil
+	}
+}
+
+func (f faults) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return next
+}
+
+func (f faults) onWire(procedure string, err error) error {
+	err = coded(err)
+	if fault.CodeOf(err) == fault.Internal {
+		f.log.Error("request failed", "procedure", procedure, "error", err)
+	}
+	return fault.ToConnect(err)
+}
+
+// artifactUses remembers which artifacts were asked for lately, so that the
+// collector does not take one between its upload and the deploy that names it.
+type artifactUses struct {
+	// deploys is held for reading from looking an artifact up to naming it in
+	// a document, and for writing while artifacts are collected.
+	deploys sync.RWMutex
+	mu      sync.Mutex
+	at      map[string]time.Time // :: digest → last asked for
+}
+
+func (u *artifactUses) touch(digest string, now time.Time) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.at[digest] = now
+}
+
+// since says whether the digest was asked for after the instant, and forgets
+// what was not.
+func (u *artifactUses) since(digest string, after time.Time) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if at, ok := u.at[digest]; ok && at.After(after) {
+		return true
+	}
+	delete(u.at, digest)
+	return false
+}

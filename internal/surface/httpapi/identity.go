@@ -1,0 +1,143 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+
+	"connectrpc.com/connect"
+
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/identity"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
+)
+
+// Join trades a token for an identity of the role that it was made for.
+func (a *API) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fairleadv1.JoinResponse, error) {
+	tok, err := identity.ParseToken(m.GetToken())
+	if err != nil {
+		return nil, fault.Wrap(fault.Unauthenticated, newToken, err)
+	}
+	tokens := tokenStore{a}
+	rec, _, err := tokens.Token(ctx, tok.ID)
+	if err != nil {
+		return nil, joinFault(err)
+	}
+	req := identity.JoinRequest{Token: m.GetToken(), Role: rec.Role, Name: m.GetName(), CSR: m.GetCsrPem()}
+	id, err := identity.Redeem(ctx, tokens, req, a.Authority.TrustDomain(), a.Now())
+	if err != nil {
+		return nil, joinFault(err)
+	}
+	cert, err := a.Authority.Sign(m.GetCsrPem(), id)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, "", err)
+	}
+	a.Log.Info("joined by token", "identity", id.String(), "token", tok.ID)
+	return &fairleadv1.JoinResponse{CertificatePem: cert, BundlePem: a.Authority.Bundle()}, nil
+}
+
+const newToken = "make a new one: fairlead token create --role host|gateway"
+
+// joinFault gives the errors of a token their code.
+func joinFault(err error) error {
+	for _, e := range []error{identity.ErrTokenInvalid, identity.ErrTokenExpired, identity.ErrTokenUsed} {
+		if errors.Is(err, e) {
+			return fault.Wrap(fault.Unauthenticated, newToken, err)
+		}
+	}
+	if coded(err) != err {
+		return coded(err)
+	}
+	return fault.Wrap(fault.Invalid, "", err)
+}
+
+// Renew signs anew for the identity that the connection shows, expired or not.
+func (a *API) Renew(ctx context.Context, m *fairleadv1.RenewRequest) (*fairleadv1.RenewResponse, error) {
+	p := identity.PeerFromContext(ctx)
+	if p.Anonymous() || p.Local {
+		return nil, fault.New(fault.Unauthenticated, "join with a token", "nobody's identity cannot be renewed")
+	}
+	cert, err := a.Authority.Sign(m.GetCsrPem(), p.ID)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, "", err)
+	}
+	return &fairleadv1.RenewResponse{CertificatePem: cert, BundlePem: a.Authority.Bundle()}, nil
+}
+
+// identityConnect serves the identity service to operators, to expired
+// identities and to nobody.
+type identityConnect struct{ api *API }
+
+func (i identityConnect) Join(ctx context.Context, req *connect.Request[fairleadv1.JoinRequest]) (*connect.Response[fairleadv1.JoinResponse], error) {
+	resp, err := i.api.Join(ctx, req.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(resp), nil
+}
+
+func (i identityConnect) Renew(ctx context.Context, req *connect.Request[fairleadv1.RenewRequest]) (*connect.Response[fairleadv1.RenewResponse], error) {
+	resp, err := i.api.Renew(ctx, req.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(resp), nil
+}
+
+// IdentityServer serves the identity service to roles, by grpc-go.
+func (a *API) IdentityServer() fairleadv1.IdentityServiceServer { return identityGRPC{api: a} }
+
+type identityGRPC struct {
+	fairleadv1.UnimplementedIdentityServiceServer
+	api *API
+}
+
+func (i identityGRPC) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fairleadv1.JoinResponse, error) {
+	resp, err := i.api.Join(ctx, m)
+	return resp, fault.ToGRPC(coded(err))
+}
+
+func (i identityGRPC) Renew(ctx context.Context, m *fairleadv1.RenewRequest) (*fairleadv1.RenewResponse, error) {
+	resp, err := i.api.Renew(ctx, m)
+	return resp, fault.ToGRPC(coded(err))
+}
+
+// tokenStore keeps token records in the store.
+type tokenStore struct{ api *API }
+
+func (t tokenStore) Token(ctx context.Context, id string) (identity.TokenRecord, uint64, error) {
+	rec, version, found, err := get[identity.TokenRecord](ctx, t.api.Store, service.KindToken, id)
+	if err == nil && !found {
+		err = fmt.Errorf("%w: none of that id is known here", identity.ErrTokenInvalid)
+	}
+	return rec, version, err
+}
+
+func (t tokenStore) UseToken(ctx context.Context, rec identity.TokenRecord, version uint64) error {
+	body, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	key := store.Key{Kind: service.KindToken, Name: rec.ID}
+	err = t.api.apply(ctx, store.Apply{ID: t.api.NewID(), Writes: []store.Write{{Key: key, Expect: version, Body: body}}})
+	if store.AsConflict(err) != nil {
+		return fmt.Errorf("%w: %w", identity.ErrTokenRace, err)
+	}
+	return err
+}
+
+// dialable turns an address that listens everywhere into one that can be dialled here.
+func dialable(address string) string {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return address
+	}
+	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return net.JoinHostPort(host, port)
+}

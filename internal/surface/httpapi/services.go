@@ -1,0 +1,168 @@
+package httpapi
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// GetService returns the desired document, a tombstone too.
+func (a *API) GetService(ctx context.Context, req *connect.Request[fairleadv1.GetServiceRequest]) (*connect.Response[fairleadv1.GetServiceResponse], error) {
+	d, _, err := a.desired(ctx, req.Msg.GetService())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&fairleadv1.GetServiceResponse{Service: serviceTo(d)}), nil
+}
+
+// ListServices says in a line each how the services do.
+func (a *API) ListServices(ctx context.Context, _ *connect.Request[fairleadv1.ListServicesRequest]) (*connect.Response[fairleadv1.ListServicesResponse], error) {
+	desired, _, err := list[service.Desired](ctx, a.Store, service.KindDesired, nil)
+	if err != nil {
+		return nil, err
+	}
+	sum, err := a.summarizer(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &fairleadv1.ListServicesResponse{}
+	for _, d := range desired {
+		s := sum.of(d)
+		s.Url = a.url(service.LocalHost(d.Service))
+		out.Services = append(out.Services, s)
+	}
+	return connect.NewResponse(out), nil
+}
+
+// summarizer holds what summaries are made of.
+type summarizer struct {
+	catalogs map[string]service.Catalog // :: service name → catalog
+	sagas    map[string]saga.Record     // :: service name → its newest saga
+	live     map[string]int             // :: service name → live instances
+}
+
+func (a *API) summarizer(ctx context.Context) (*summarizer, error) {
+	s := &summarizer{catalogs: map[string]service.Catalog{}, sagas: map[string]saga.Record{}, live: map[string]int{}}
+	catalogs, _, err := list[service.Catalog](ctx, a.Store, service.KindCatalog, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, c := range catalogs {
+		s.catalogs[c.Service] = c
+	}
+	sagas, _, err := list[saga.Record](ctx, a.Store, service.KindSaga, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range sagas {
+		held, known := s.sagas[r.Owner]
+		if r.Kind != kindCollect && (!known || r.Generation > held.Generation || r.Generation == held.Generation && r.Started.After(held.Started)) {
+			s.sagas[r.Owner] = r
+		}
+	}
+	for _, h := range a.Hosts.States() {
+		for _, i := range h.Instances {
+			if i.State == service.InstanceLive {
+				s.live[i.Service]++
+			}
+		}
+	}
+	return s, nil
+}
+
+func (s *summarizer) of(d service.Desired) *fairleadv1.ServiceSummary {
+	c := s.catalogs[d.Service]
+	return &fairleadv1.ServiceSummary{
+		Service: d.Service, Generation: d.Generation, ObservedGeneration: c.ObservedGeneration,
+		State: s.state(d, c), Revision: c.Latest, Instances: int32(d.Instances), Live: int32(s.live[d.Service]),
+	}
+}
+
+func (s *summarizer) state(d service.Desired, c service.Catalog) string {
+	r, known := s.sagas[d.Service]
+	current := known && r.Generation == d.Generation
+	switch {
+	case c.NeedsOperator != "" || current && r.State == saga.Parked:
+		return "needs-operator"
+	case d.Deleted:
+		return "deleting"
+	case current && (r.State == saga.Failed || r.State == saga.Waiting):
+		return "failed"
+	case c.ObservedGeneration < d.Generation || current && r.Open():
+		return "deploying"
+	}
+	return "ready"
+}
+
+// ListRevisions returns a service's revisions, ordered by name.
+func (a *API) ListRevisions(ctx context.Context, req *connect.Request[fairleadv1.ListRevisionsRequest]) (*connect.Response[fairleadv1.ListRevisionsResponse], error) {
+	if _, _, err := a.desired(ctx, req.Msg.GetService()); err != nil {
+		return nil, err
+	}
+	all, err := a.revisions(ctx, req.Msg.GetService())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&fairleadv1.ListRevisionsResponse{Revisions: revisionsTo(all)}), nil
+}
+
+// ListEvents returns the newest lines of a service's history, oldest first.
+func (a *API) ListEvents(ctx context.Context, req *connect.Request[fairleadv1.ListEventsRequest]) (*connect.Response[fairleadv1.ListEventsResponse], error) {
+	name := req.Msg.GetService()
+	events, _, err := list[service.Event](ctx, a.Store, service.KindEvent, func(n string) bool { return strings.HasPrefix(n, name+".") })
+	if err != nil {
+		return nil, err
+	}
+	if len(events) == 0 {
+		if _, _, err := a.desired(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	limit := int(req.Msg.GetLimit())
+	if limit <= 0 {
+		limit = 100
+	}
+	slices.SortStableFunc(events, func(x, y service.Event) int { return x.At.Compare(y.At) })
+	out := &fairleadv1.ListEventsResponse{}
+	for _, e := range events[max(0, len(events)-limit):] {
+		out.Events = append(out.Events, &fairleadv1.Event{
+			At: timestamp(e.At), Generation: e.Generation, Revision: e.Revision, Attempt: e.Attempt, Kind: e.Kind, Text: e.Text,
+		})
+	}
+	return connect.NewResponse(out), nil
+}
+
+// url is where a host name is reached, by a gateway that is connected if there
+// is one. It has no port where none is known.
+func (a *API) url(host string) string {
+	address := ""
+	for _, g := range a.Gateways.States() {
+		if g.Public != "" && (address == "" || g.Connected) {
+			address = g.Public
+			if g.Connected {
+				break
+			}
+		}
+	}
+	return service.URL(host, portOf(address))
+}
+
+func portOf(address string) uint16 {
+	_, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return 0
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return 0
+	}
+	return uint16(n)
+}

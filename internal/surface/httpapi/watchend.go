@@ -1,0 +1,97 @@
+package httpapi
+
+import (
+	"fmt"
+
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// steps are those whose state or text has not been told yet, in their order.
+func (f *follower) steps(r saga.Record) []*fairleadv1.StepProgress {
+	var out []*fairleadv1.StepProgress
+	for _, s := range r.Steps {
+		key := fmt.Sprintf("%s/%d/%s", r.ID, r.Attempt, s.Name)
+		told := f.told[key]
+		if s.State == "" || told.State == s.State && told.Text == s.Text {
+			continue
+		}
+		f.told[key] = s
+		out = append(out, &fairleadv1.StepProgress{
+			Step: s.Name, State: s.State, Text: s.Text, Took: duration(s.Took), Attempt: r.Attempt, Revision: r.Subject,
+		})
+	}
+	return out
+}
+
+// end says how the generation ended, or nil while it goes on.
+func (f *follower) end(r saga.Record, known bool) *fairleadv1.DeploymentEnd {
+	d, c := f.desired.value, f.catalog.value
+	if known {
+		if e := f.sagaEnd(r); e != nil {
+			return e
+		}
+	}
+	switch {
+	case !f.desired.exists:
+		return f.ended("deleted", r, f.service+" is gone")
+	case d.Generation > f.generation:
+		return f.superseded(r)
+	case !d.Deleted && c.ObservedGeneration >= f.generation && !(known && r.Open()):
+		return f.ended("done", saga.Record{Subject: c.Latest}, "")
+	}
+	return nil
+}
+
+func (f *follower) sagaEnd(r saga.Record) *fairleadv1.DeploymentEnd {
+	switch r.State {
+	case saga.Done:
+		if f.desired.exists && f.desired.value.Deleted {
+			return nil // the deletion ends with its document
+		}
+		return f.ended("done", r, "")
+	case saga.Superseded:
+		return f.superseded(r)
+	case saga.Failed:
+		return f.failed(r, "it is not tried again; deploy again when the cause is gone")
+	case saga.Waiting:
+		if f.desired.exists && f.desired.value.Generation > f.generation {
+			return nil // said to be superseded instead
+		}
+		return f.failed(r, "")
+	case saga.Parked:
+		return f.failed(r, "it needs an operator: look at `fairlead status "+f.service+"` and `fairlead events "+f.service+"`")
+	}
+	return nil
+}
+
+func (f *follower) failed(r saga.Record, hint string) *fairleadv1.DeploymentEnd {
+	e := f.ended("failed", r, r.Error)
+	e.Step, e.LastLines, e.Hint = stepOf(r), r.LastLines, hint
+	if r.State == saga.Waiting {
+		e.RetryAt = timestamp(r.RetryAt)
+	}
+	return e
+}
+
+func (f *follower) superseded(r saga.Record) *fairleadv1.DeploymentEnd {
+	d := f.desired.value
+	author, what := d.By, "generation "+fmt.Sprint(d.Generation)
+	if author == "" {
+		author = "somebody"
+	}
+	if d.Deleted {
+		what = "its deletion (" + what + ")"
+	}
+	return f.ended("superseded", r, fmt.Sprintf("superseded by %s, asked for by %s", what, author))
+}
+
+func (f *follower) ended(outcome string, r saga.Record, reason string) *fairleadv1.DeploymentEnd {
+	c := f.catalog.value
+	c.Service = f.service
+	return &fairleadv1.DeploymentEnd{
+		Outcome: outcome, Revision: r.Subject, Reason: reason, Serving: c.Serving(),
+		Url: f.api.url(service.LocalHost(f.service)),
+	}
+}
