@@ -1,0 +1,157 @@
+package host
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// instance is one process, from before its start until it is forgotten:
+//
+//	starting ⇄ live → draining → exited
+//	starting or live → exited           by itself
+//
+// Fields below mu of the host are read and written under it; the others do not
+// change once the instance is known.
+type instance struct {
+	rec     record
+	addr    netip.AddrPort
+	journal *journal
+	adopted bool
+	leader  *handle     // nil when it never started
+	child   *os.Process // nil when adopted: it cannot be waited for
+	poke    chan struct{}
+	gone    chan struct{} // closed when the process and its whole session have ended
+
+	// Under the host's mu:
+	state     service.InstanceState
+	status    string // how it ended
+	detail    string
+	lastLines []string
+	liveSince time.Time // zero means not live
+	held      *ownSocket
+	wasLive   bool
+	retiring  bool
+	withdrawn map[string]bool // :: gateway that acknowledged the withdrawal
+	changed   chan struct{}   // closed at each change that a retirement waits for
+}
+
+func (h *Host) newInstance(r record) *instance {
+	return &instance{
+		rec: r, addr: netip.AddrPortFrom(h.cfg.Advertise, uint16(r.Port)),
+		journal: &journal{path: h.folder.path(dirLogs, r.ID+".log"), max: h.cfg.LogMax},
+		poke:    make(chan struct{}, 1), gone: make(chan struct{}),
+		state: service.InstanceStarting, withdrawn: map[string]bool{}, changed: make(chan struct{}),
+	}
+}
+
+func (in *instance) slot() string { return in.rec.Assignment.Slot }
+
+func (in *instance) runs() bool { return in.state != service.InstanceExited }
+
+// stirLocked wakes a retirement that waits.
+func (in *instance) stirLocked() {
+	close(in.changed)
+	in.changed = make(chan struct{})
+}
+
+// lookNow has the instance looked at without waiting for the next turn.
+func (in *instance) lookNow() {
+	select {
+	case in.poke <- struct{}{}:
+	default: // it is about to be looked at anyway
+	}
+}
+
+// tend starts what an instance needs as long as it runs: one goroutine waits
+// for its end, one looks whether it is live.
+func (h *Host) tend(in *instance) {
+	h.life.Go(func() { h.awaitEnd(in) })
+	h.life.Go(func() { h.look(in) })
+}
+
+// awaitEnd waits for the process to end, ends what is left of its session, and
+// says how it ended. When the host closes first, the process is left alone.
+func (h *Host) awaitEnd(in *instance) {
+	if err := in.leader.wait(); err != nil {
+		return
+	}
+	// The leader is not reaped before its session has ended, so that its number
+	// cannot come to mean another session meanwhile.
+	left := h.leftSession(in)
+	if err := killMembers(in.leader, in.rec.ID, h.cfg.Timing.Kill); err != nil {
+		h.log.Error("processes of an ended instance are left", "instance", in.rec.ID, "error", err)
+	}
+	status := "unknown (adopted)"
+	if in.child != nil {
+		status = exitStatus(in.child)
+	}
+	in.leader.close()
+	h.exited(in, status, left)
+}
+
+// exitStatus reaps a child that has ended.
+func exitStatus(p *os.Process) string {
+	st, err := p.Wait()
+	if err != nil {
+		return fmt.Sprintf("unknown (%v)", err)
+	}
+	return st.String()
+}
+
+// leftSession names processes that went away into a session of their own, as a
+// program does that puts itself into the background.
+func (h *Host) leftSession(in *instance) string {
+	procs, err := members(in.leader, in.rec.ID)
+	if err != nil {
+		h.log.Error("cannot look for processes of an ended instance", "instance", in.rec.ID, "error", err)
+		return ""
+	}
+	for _, p := range procs {
+		if p.session != in.leader.pid {
+			return leftDetail(p)
+		}
+	}
+	return ""
+}
+
+func leftDetail(p proc) string {
+	return fmt.Sprintf("%s (pid %d) left its session to run in the background; run it in the foreground", p.name, p.pid)
+}
+
+// exited notes the end, tells gateways and leader, and has the slot go on.
+func (h *Host) exited(in *instance, status, left string) {
+	lines := in.journal.lastLines(20)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	in.state, in.status, in.detail, in.lastLines = service.InstanceExited, status, status, lines
+	if left != "" {
+		in.detail = left
+	}
+	lived := in.liveFor()
+	in.liveSince = time.Time{}
+	h.endLocked(in)
+	close(in.gone)
+	in.stirLocked()
+	h.touchLocked(in)
+	if s := h.slots[in.slot()]; s != nil {
+		s.endedLocked(in, lived, h.cfg.Timing)
+	}
+	h.log.Info("instance ended", "instance", in.rec.ID, "slot", in.slot(), "status", status, "live_for", lived)
+}
+
+// liveFor is without a break, until now.
+func (in *instance) liveFor() time.Duration {
+	if in.liveSince.IsZero() {
+		return 0
+	}
+	return time.Since(in.liveSince)
+}
+
+// signalLeader sends sig to the instance's first process.
+func (in *instance) signalLeader(sig unix.Signal) error { return in.leader.signal(sig) }

@@ -1,0 +1,157 @@
+package host
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// proc is one process as /proc shows it.
+type proc struct {
+	pid     int
+	name    string
+	state   byte // 'Z' and 'X' have ended
+	session int
+	start   uint64 // clock ticks since boot
+}
+
+func (p proc) ended() bool { return p.state == 'Z' || p.state == 'X' }
+
+// readProc looks at one process; it is os.ErrNotExist when there is none.
+func readProc(pid int) (proc, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return proc{}, err
+	}
+	return parseStat(string(b))
+}
+
+// parseStat reads /proc/PID/stat. The name is in parentheses and may hold any
+// character, parentheses and spaces included.
+func parseStat(s string) (proc, error) {
+	open, end := strings.IndexByte(s, '('), strings.LastIndexByte(s, ')')
+	if open < 0 || end < open {
+		return proc{}, fmt.Errorf("cannot read process state %q: no name", s)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(s[:open]))
+	if err != nil {
+		return proc{}, fmt.Errorf("cannot read process state %q: %w", s, err)
+	}
+	f := strings.Fields(s[end+1:]) // f[0] is the third field
+	if len(f) < 20 {
+		return proc{}, fmt.Errorf("cannot read process state %q: %d fields", s, len(f)+2)
+	}
+	session, serr := strconv.Atoi(f[3])
+	start, terr := strconv.ParseUint(f[19], 10, 64)
+	if err := errors.Join(serr, terr); err != nil {
+		return proc{}, fmt.Errorf("cannot read process state %q: %w", s, err)
+	}
+	return proc{pid: pid, name: s[open+1 : end], state: f[0][0], session: session, start: start}, nil
+}
+
+// allProcs lists every process that can be seen. Those that end meanwhile are left out.
+func allProcs() ([]proc, error) {
+	d, err := os.Open("/proc")
+	if err != nil {
+		return nil, fmt.Errorf("cannot list processes: %w", err)
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list processes: %w", err)
+	}
+	var out []proc
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil {
+			continue
+		}
+		if p, err := readProc(pid); err == nil {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// environOf gives one variable of the environment that a process began with;
+// false when it is not there or may not be read.
+func environOf(pid int, name string) (string, bool) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return "", false
+	}
+	for kv := range bytes.SplitSeq(b, []byte{0}) {
+		if v, ok := bytes.CutPrefix(kv, []byte(name+"=")); ok {
+			return string(v), true
+		}
+	}
+	return "", false
+}
+
+// socketsOf gives the sockets that a process holds open, :: inode → link.
+func socketsOf(pid int) map[uint64]string {
+	dir := "/proc/" + strconv.Itoa(pid) + "/fd"
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer d.Close()
+	names, err := d.Readdirnames(-1)
+	if err != nil {
+		return nil
+	}
+	out := map[uint64]string{}
+	for _, n := range names {
+		link := filepath.Join(dir, n)
+		if inode, ok := socketAt(link); ok {
+			out[inode] = link
+		}
+	}
+	return out
+}
+
+func socketAt(link string) (uint64, bool) {
+	to, err := os.Readlink(link)
+	if err != nil {
+		return 0, false
+	}
+	text, ok := strings.CutPrefix(to, "socket:[")
+	if !ok {
+		return 0, false
+	}
+	inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64)
+	return inode, err == nil
+}
+
+// machineListeners are all listening TCP sockets of the machine.
+func machineListeners() ([]listener, error) {
+	var out []listener
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		f, err := os.Open(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // a machine without IPv6
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot see listening sockets: %w", err)
+		}
+		l, err := parseListeners(f)
+		f.Close()
+		if err != nil {
+			return nil, fmt.Errorf("cannot see listening sockets in %s: %w", name, err)
+		}
+		out = append(out, l...)
+	}
+	return out, nil
+}
+
+func bootID() (string, error) {
+	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", fmt.Errorf("cannot read the machine's boot identity: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}

@@ -1,0 +1,94 @@
+package host
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// beginRetireLocked withdraws an instance: no credit is granted any more, and
+// every gateway is told.
+func (h *Host) beginRetireLocked(in *instance) {
+	in.retiring, in.state, in.detail = true, service.InstanceDraining, ""
+	in.liveSince = time.Time{}
+	h.ledger.withdraw(in.rec.ID)
+	h.touchLocked(in)
+}
+
+// retire ends an instance in the order that loses no request: withdrawn at
+// every gateway, drained, terminated, killed.
+func (h *Host) retire(in *instance, drain time.Duration, why string) {
+	begun := time.Now()
+	h.log.Info("instance is withdrawn", "instance", in.rec.ID, "slot", in.slot(), "drain", drain, "why", why)
+	h.mu.Lock()
+	for _, l := range h.links {
+		l.out.terminate(in.rec.ID, drain)
+	}
+	h.mu.Unlock()
+	if !h.until(in, begun.Add(h.cfg.Timing.Withdraw), h.isWithdrawnLocked) {
+		h.log.Warn("not every gateway acknowledged a withdrawal", "instance", in.rec.ID, "waited", time.Since(begun))
+	}
+	if !h.until(in, begun.Add(drain), h.isDrainedLocked) {
+		h.log.Warn("drain time has passed with leases held", "instance", in.rec.ID, "drain", drain)
+	}
+	if h.ctx.Err() != nil {
+		return // the host lets go; the next one retires it again
+	}
+	if err := in.signalLeader(unix.SIGTERM); err != nil && !isClosed(in.gone) {
+		h.log.Error("cannot terminate an instance", "instance", in.rec.ID, "error", err)
+	}
+	if h.until(in, time.Now().Add(h.cfg.Timing.Kill), neverLocked) || isClosed(in.gone) || h.ctx.Err() != nil {
+		return
+	}
+	if err := in.signalLeader(unix.SIGKILL); err != nil && !isClosed(in.gone) {
+		h.log.Error("cannot kill an instance", "instance", in.rec.ID, "error", err)
+	}
+}
+
+// until waits for a condition, for the instance's end or the host's, or until
+// the deadline; false means the last.
+func (h *Host) until(in *instance, deadline time.Time, ok func(*instance) bool) bool {
+	t := time.NewTimer(time.Until(deadline))
+	defer t.Stop()
+	for {
+		h.mu.Lock()
+		done, changed := ok(in), in.changed
+		h.mu.Unlock()
+		if done || isClosed(in.gone) || h.ctx.Err() != nil {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-in.gone:
+		case <-h.ctx.Done():
+		case <-t.C:
+			return false
+		}
+	}
+}
+
+func neverLocked(*instance) bool { return false }
+
+// isWithdrawnLocked: every gateway that is connected, or may hold credits,
+// has acknowledged that it grants no further lease.
+func (h *Host) isWithdrawnLocked(in *instance) bool {
+	if !in.wasLive {
+		return true
+	}
+	for name, l := range h.links {
+		if l.connected && !in.withdrawn[name] {
+			return false
+		}
+	}
+	for _, name := range h.ledger.holders(in.rec.ID) {
+		if !in.withdrawn[name] {
+			return false
+		}
+	}
+	return true
+}
+
+// isDrainedLocked: no gateway holds a lease, since all credits are back.
+func (h *Host) isDrainedLocked(in *instance) bool { return h.ledger.held(in.rec.ID) == 0 }

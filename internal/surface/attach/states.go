@@ -1,0 +1,151 @@
+package attach
+
+import (
+	"errors"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// trust is how long after a host was last heard its instances are taken to be
+// live still: it beats each second.
+const trust = 2 * time.Second
+
+func isEOF(err error) bool { return errors.Is(err, io.EOF) }
+
+// attached is one host that has attached since this process leads.
+type attached struct {
+	host      service.Host
+	conn      *conn // nil when it is not connected
+	heard     time.Time
+	reported  bool
+	instances map[string]told // :: instance → what was told of it
+}
+
+// told is one instance, and when that was true.
+type told struct {
+	service.Instance
+	at time.Time
+}
+
+// join makes the stream the host's only one.
+func (s *Server) join(h service.Host) *conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := newConn(h.Name)
+	a := s.hosts[h.Name]
+	if a == nil {
+		a = &attached{instances: map[string]told{}}
+		s.hosts[h.Name] = a
+	}
+	if a.conn != nil {
+		a.conn.end("another stream of this host took its place")
+	}
+	a.host, a.conn, a.heard, a.reported = h, c, s.cfg.Now(), false
+	if s.gateways != nil {
+		c.out <- gatewaysMessage(s.gateways) // the queue is new: there is room
+	}
+	for _, o := range s.orders {
+		o.joinLate(c)
+	}
+	s.changedLocked()
+	s.log.Info("host is attached", "name", h.Name, "zone", h.Zone)
+	return c
+}
+
+func (s *Server) leave(c *conn) {
+	c.end("")
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.hosts[c.name]; a != nil && a.conn == c {
+		a.conn = nil
+		s.changedLocked()
+		s.log.Warn("host is no longer attached", "name", c.name)
+	}
+}
+
+func (s *Server) heard(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if a := s.hosts[c.name]; a != nil && a.conn == c {
+		a.heard = s.cfg.Now()
+	}
+}
+
+// report takes in what a host says; a full report replaces all.
+func (s *Server) report(c *conn, r *pb.HostReport) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.hosts[c.name]
+	if a == nil || a.conn != c {
+		return
+	}
+	if r.GetFull() {
+		clear(a.instances)
+		a.reported = true
+	}
+	now := s.cfg.Now()
+	for _, in := range r.GetInstances() {
+		a.instances[in.GetId()] = told{instanceOf(in, a.host), now}
+	}
+	for _, id := range r.GetGone() {
+		delete(a.instances, id)
+	}
+	s.changedLocked()
+}
+
+func instanceOf(r *pb.InstanceReport, h service.Host) service.Instance {
+	return service.Instance{
+		ID: r.GetId(), Slot: r.GetSlot(), Service: r.GetService(), Revision: r.GetRevision(),
+		Host: h.Name, Zone: h.Zone, Address: r.GetAddress(), State: service.InstanceState(r.GetState()),
+		Pid: int(r.GetPid()), Restarts: int(r.GetRestarts()), Round: r.GetRound(),
+		LiveFor: r.GetLiveFor().AsDuration(), Detail: r.GetDetail(), LastLines: r.GetLastLines(),
+		ExitStatus: r.GetExitStatus(), Adopted: r.GetAdopted(),
+	}
+}
+
+// States returns every host that has attached, ordered by name. LiveFor is as
+// of now while the host is heard: whatever ends it is reported at once.
+func (s *Server) States() []service.HostState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.cfg.Now()
+	out := make([]service.HostState, 0, len(s.hosts))
+	for _, name := range slices.Sorted(maps.Keys(s.hosts)) {
+		out = append(out, s.hosts[name].state(now))
+	}
+	return out
+}
+
+func (a *attached) state(now time.Time) service.HostState {
+	st := service.HostState{
+		Host: a.host, Connected: a.conn != nil, Silent: now.Sub(a.heard), Reported: a.reported,
+		Instances: make([]service.Instance, 0, len(a.instances)),
+	}
+	until := now
+	if !st.Connected || st.Silent > trust {
+		until = a.heard
+	}
+	for _, t := range a.instances {
+		in := t.Instance
+		if in.State == service.InstanceLive {
+			in.LiveFor += max(until.Sub(t.at), 0)
+		}
+		st.Instances = append(st.Instances, in)
+	}
+	slices.SortFunc(st.Instances, func(x, y service.Instance) int { return strings.Compare(x.ID, y.ID) })
+	return st
+}
+
+// Changed is closed at the next change of States. Silent and LiveFor grow
+// without one.
+func (s *Server) Changed() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.changed
+}
