@@ -47,9 +47,7 @@ func (j *job) publish(ctx context.Context, r *saga.Run, plan view.Route) error {
 func (j *job) settle(ctx context.Context, r *saga.Run) (service.Settlement, error) {
 	var last service.Settlement
 	err := j.await(ctx, r, publishWait, func() (bool, time.Duration, error) {
-		e := j.led.Epoch()
-		v := view.Version{Incarnation: e.Incarnation, Epoch: e.Number, Counter: j.snapshot().Routes.Version}
-		last = service.Settled(j.gateways(), v, j.service)
+		last = service.Settled(j.gateways(), j.inForce(), j.service)
 		if len(last.Refused) > 0 {
 			return false, 0, fmt.Errorf("the route is refused: %s", refusals(last.Refused))
 		}
@@ -100,11 +98,24 @@ func (j *job) putBack(ctx context.Context, reason string) error {
 	return j.confirm(ctx)
 }
 
-// confirm waits for the routes in force, if some gateway may hold others.
+// confirm waits until no gateway that is heard may hold other routes than
+// those in force. Where none is heard there is nobody to wait for; what it may
+// still route to is kept by who asks before a stop.
 func (j *job) confirm(ctx context.Context) error {
-	settlement, err := j.settle(ctx, nil)
-	if err != nil && len(settlement.Acknowledged)+len(settlement.Waiting)+len(settlement.Behind) == 0 {
-		return nil // nobody routes
+	var last service.Settlement
+	err := j.await(ctx, nil, publishWait, func() (bool, time.Duration, error) {
+		last = service.Settled(j.gateways(), j.inForce(), j.service)
+		return len(last.Waiting) == 0, settleEvery, nil
+	})
+	if errors.Is(err, errDeadline) {
+		return fmt.Errorf("the earlier routes were not acknowledged within %s: %s", publishWait, last.Text())
 	}
 	return err
+}
+
+// inForce is the table version from which on the service's routes are those
+// of its record now.
+func (j *job) inForce() view.Version {
+	e := j.led.Epoch()
+	return view.Version{Incarnation: e.Incarnation, Epoch: e.Number, Counter: j.snapshot().Routes.Version}
 }

@@ -87,8 +87,11 @@ func (r *rig) start(o options) *running {
 		s = o.wrap(s)
 	}
 	c.store = s
+	made := make(chan struct{})
+	defer close(made)
 	c.port = r.gateways.Attach(gatewaytest.PortConfig{
 		Admit: func(ctx context.Context, g service.GatewayState) (view.Epoch, error) {
+			<-made
 			return c.AdmitGateway(ctx, g)
 		},
 		Goodbye: func(ctx context.Context, name string) error { return c.GatewayGoodbye(ctx, name) },
@@ -367,4 +370,9 @@ func (r *rig) state() string {
 		fmt.Fprintf(&b, "host %s connected=%v %+v\n", h.Name, h.Connected, h.Instances)
 	}
 	return b.String()
+}
+
+// runs says that the assignment is of the release.
+func runs(a service.Assignment, release string) bool {
+	return len(a.Template.Command) > 0 && a.Template.Command[0] == release
 }

@@ -37,11 +37,10 @@ func (j *job) withdraw(ctx context.Context, r *saga.Run) error {
 	if err := j.publish(ctx, r, view.Route{Service: j.service, Deleted: true}); err != nil {
 		return err
 	}
-	settlement, err := j.settle(ctx, r)
-	if err != nil && len(settlement.Acknowledged)+len(settlement.Waiting)+len(settlement.Behind) > 0 {
+	if err := j.confirm(ctx); err != nil {
 		return err
 	}
-	r.Text("routes withdrawn; %s", settlement.Text())
+	r.Text("routes withdrawn; %s", service.Settled(j.gateways(), j.inForce(), j.service).Text())
 	return nil
 }
 
