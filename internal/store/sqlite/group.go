@@ -86,35 +86,41 @@ func (t *torn) answer(group []*request, cause error) {
 // attempt does the group in one transaction and answers it. Where it returns
 // an error nothing was answered; unless that is a commitError nothing was written.
 func (s *Store) attempt(group []*request) error {
-	ctx := context.Background() // a group is not one caller's to cancel
-	e := s.engine
-	if err := e.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return diagnosed(s.options.Path, err)
-	}
-	t := &transaction{statements: &e.apply, ctx: ctx, position: s.position, now: milliseconds(s.options.Now())}
-	answers, err := s.judgeAll(t, group)
-	if err != nil || len(t.commits) == 0 {
-		e.rollback(ctx)
-	} else {
-		err = t.finish(s.options)
-		if err != nil {
-			e.rollback(ctx)
-		} else if err = s.commit(ctx, e); err == nil {
-			s.position = t.position
-			s.tail.append(t.commits)
-		}
+	answers, err := s.transact(group)
+	var failed *commitError
+	if errors.As(err, &failed) {
+		return err
 	}
 	if err != nil {
-		var failed *commitError
-		if errors.As(err, &failed) {
-			return err
-		}
 		return diagnosed(s.options.Path, err)
 	}
 	for i, r := range group {
 		r.answer(answers[i].result, answers[i].err)
 	}
 	return nil
+}
+
+func (s *Store) transact(group []*request) ([]answer, error) {
+	ctx := context.Background() // a group is not one caller's to cancel
+	e := s.engine
+	if err := e.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return nil, err
+	}
+	t := &transaction{statements: &e.apply, ctx: ctx, position: s.position, now: milliseconds(s.options.Now())}
+	answers, err := s.judgeAll(t, group)
+	if err == nil && len(t.commits) > 0 {
+		err = t.finish(s.options)
+	}
+	if err != nil || len(t.commits) == 0 {
+		e.rollback(ctx)
+		return answers, err
+	}
+	if err := s.commit(ctx, e); err != nil {
+		return nil, err
+	}
+	s.position = t.position
+	s.tail.append(t.commits)
+	return answers, nil
 }
 
 // commit commits. A full disk is known to have written nothing; after any

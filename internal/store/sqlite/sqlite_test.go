@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -118,5 +119,31 @@ func TestTheLogIsBoundedInBytesAndIdentitiesStay(t *testing.T) {
 	r, err := s.Apply(t.Context(), writing("a000"))
 	if err != nil || r != (store.Result{Sequence: 1, Repeated: true}) {
 		t.Fatalf("got %+v, %v", r, err)
+	}
+}
+
+func TestAWatcherFarBehindReadsTheFileInPortions(t *testing.T) {
+	s := mustOpen(t, Options{Path: filepath.Join(t.TempDir(), "store.db")})
+	const n = 3 * readCommits
+	for i := range n {
+		a := writing(fmt.Sprintf("a%03d", i))
+		if i%10 == 0 { // some so large that a portion ends before its number does
+			a.Writes[0].Body = fmt.Appendf(nil, "%q", strings.Repeat("x", readBytes/3))
+		}
+		if _, err := s.Apply(t.Context(), a); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.tail.reset(n)
+	w, err := s.Watch(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	for want := uint64(1); want <= n; want++ {
+		c, err := w.Next(t.Context())
+		if err != nil || c.Sequence != want || len(c.Changes) != 1 || c.Changes[0].Name != c.ApplyID {
+			t.Fatalf("got %d of %s, %v; want %d", c.Sequence, c.ApplyID, err, want)
+		}
 	}
 }

@@ -124,33 +124,49 @@ func (e *engine) readLog(ctx context.Context, from uint64) (commits []store.Comm
 	defer func() { err = errors.Join(err, rows.Close()) }()
 	size := 0
 	for rows.Next() {
-		var floor uint64
-		var sequence sql.NullInt64
-		var id, kind, name sql.NullString
-		var body []byte
-		if err := rows.Scan(&floor, &sequence, &id, &kind, &name, &body); err != nil {
+		r, err := scanLogged(rows)
+		if err != nil {
 			return nil, err
 		}
-		if from < floor {
-			return nil, tooOld(from, floor)
+		if from < r.floor {
+			return nil, tooOld(from, r.floor)
 		}
-		if !sequence.Valid {
+		n := len(commits)
+		begins := n == 0 || commits[n-1].Sequence != r.sequence
+		if r.sequence == 0 || begins && size > readBytes {
 			break
 		}
-		if n := len(commits); n == 0 || commits[n-1].Sequence != uint64(sequence.Int64) {
-			if size > readBytes {
-				break
-			}
-			commits = append(commits, store.Commit{Sequence: uint64(sequence.Int64), ApplyID: id.String})
+		if begins {
+			commits = append(commits, store.Commit{Sequence: r.sequence, ApplyID: r.id})
 		}
-		if kind.Valid {
-			size += len(body)
+		if r.change != nil {
+			size += len(r.change.Body)
 			c := &commits[len(commits)-1]
-			c.Changes = append(c.Changes, store.Change{
-				Document: store.Document{Key: store.Key{Kind: kind.String, Name: name.String}, Version: c.Sequence, Body: body},
-				Deleted:  body == nil,
-			})
+			c.Changes = append(c.Changes, *r.change)
 		}
 	}
 	return commits, rows.Err()
+}
+
+// logged is one row of queryLog.
+type logged struct {
+	floor, sequence uint64 // sequence is zero where there is no commit
+	id              string
+	change          *store.Change // nil where the commit changed nothing
+}
+
+func scanLogged(rows *sql.Rows) (logged, error) {
+	var r logged
+	var sequence sql.NullInt64
+	var id, kind, name sql.NullString
+	var body []byte
+	if err := rows.Scan(&r.floor, &sequence, &id, &kind, &name, &body); err != nil {
+		return r, err
+	}
+	r.sequence, r.id = uint64(sequence.Int64), id.String
+	if kind.Valid {
+		d := store.Document{Key: store.Key{Kind: kind.String, Name: name.String}, Version: r.sequence, Body: body}
+		r.change = &store.Change{Document: d, Deleted: body == nil}
+	}
+	return r, nil
 }
