@@ -211,3 +211,15 @@ func TestAnIdentityEndsNoLaterThanItsAuthority(t *testing.T) {
 		t.Errorf("an ended authority signed: %v", err)
 	}
 }
+
+func TestAnAuthorityWhoseClockWasSetBackALittleSignsWhatCanBeUsed(t *testing.T) {
+	c := newClock()
+	a := newAuthority(t, c.now)
+	c.add(-2 * time.Minute)
+	newRole(t, a, Host, "h", c.now)
+	c.add(-time.Hour)
+	var clock *ClockError
+	if err := a.Issue(newKeystore(t, c.now), ID{DefaultTrustDomain, Host, "h"}); !errors.As(err, &clock) {
+		t.Errorf("signed before its own beginning: %v", err)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -114,6 +115,19 @@ func (l *logs) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return string(l.text)
+}
+
+// await waits until the text is in the log.
+func (l *logs) await(t *testing.T, text string) {
+	t.Helper()
+	deadline := time.After(20 * time.Second)
+	for !strings.Contains(l.String(), text) {
+		select {
+		case <-l.more:
+		case <-deadline:
+			t.Fatalf("the log does not say %q: %s", text, l)
+		}
+	}
 }
 
 func startPlane(t *testing.T, change func(*plane)) *plane {
@@ -223,23 +237,29 @@ func callConnect(t *testing.T, c *http.Client, addr, procedure string, opts ...c
 	return res.Msg.GetValue(), nil
 }
 
-// shakeOnce dials, and reads once, since a refusal arrives with the first read.
+// shakeOnce dials, asks for something and waits for the answer: a refusal
+// arrives with the first read, not with the handshake.
 func shakeOnce(addr string, cfg *tls.Config) error {
 	conn, err := tls.Dial("tcp", addr, cfg)
 	if err != nil {
 		return err
 	}
-	// Reading ends by the server's refusal, or by the deadline.
-	err = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
+	err = conn.SetDeadline(time.Now().Add(20 * time.Second))
 	if err == nil {
-		_, err = conn.Read(make([]byte, 1))
+		_, err = io.WriteString(conn, "GET / HTTP/1.0\r\n\r\n")
 	}
-	if cerr := conn.Close(); cerr != nil && err == nil {
-		err = cerr
+	// A refusal may break the write; the read then says what it was.
+	if _, rerr := conn.Read(make([]byte, 1)); rerr != nil || err != nil {
+		err = errors.Join(rerr, err)
 	}
-	var timeout net.Error
-	if errors.As(err, &timeout) && timeout.Timeout() || errors.Is(err, io.EOF) {
-		return nil
+	return errors.Join(err, conn.Close())
+}
+
+// answerOnce says one byte, and leaves the closing to the other side.
+func answerOnce(conn net.Conn) error {
+	_, err := conn.Write([]byte("x"))
+	if err == nil {
+		_, err = io.Copy(io.Discard, conn)
 	}
-	return err
+	return errors.Join(err, conn.Close())
 }

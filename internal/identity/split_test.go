@@ -68,7 +68,7 @@ func TestAClientThatNeverShakesDelaysNobodyAndIsDropped(t *testing.T) {
 	a := newAuthority(t, time.Now)
 	k := newRole(t, a, Control, "a", time.Now)
 	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
-	roles, others := Splitter{HandshakeTimeout: 300 * time.Millisecond}.Split(ln, k.ServerTLS(ServerOptions{}))
+	roles, others := Splitter{HandshakeTimeout: 2 * time.Second}.Split(ln, k.ServerTLS(ServerOptions{}))
 	silent := must[net.Conn](t)(net.Dial("tcp", ln.Addr().String()))
 	host := newRole(t, a, Host, "h", time.Now)
 	cfg := host.ClientTLS(Control)
@@ -116,7 +116,7 @@ func TestHandshakesInFlightAreBoundedAndThoseWhoWaitAreServed(t *testing.T) {
 	a := newAuthority(t, time.Now)
 	k := newRole(t, a, Control, "a", time.Now)
 	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
-	roles, others := Splitter{HandshakeTimeout: 200 * time.Millisecond, InFlight: 2}.Split(ln, k.ServerTLS(ServerOptions{}))
+	roles, others := Splitter{HandshakeTimeout: time.Second, InFlight: 2}.Split(ln, k.ServerTLS(ServerOptions{}))
 	closers := []io.Closer{roles, others}
 	for range 5 {
 		closers = append(closers, must[net.Conn](t)(net.Dial("tcp", ln.Addr().String())))

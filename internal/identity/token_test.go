@@ -244,3 +244,32 @@ func FuzzParseID(f *testing.F) {
 		}
 	})
 }
+
+// raced lets another bearer win between the read and the write.
+type raced struct {
+	*tokenMap
+	first func()
+}
+
+func (r *raced) UseToken(ctx context.Context, rec TokenRecord, version uint64) error {
+	if first := r.first; first != nil {
+		r.first = nil
+		first()
+	}
+	return r.tokenMap.UseToken(ctx, rec, version)
+}
+
+func TestTheLoserOfARaceForATokenIsToldWhoWon(t *testing.T) {
+	token, rec := mint(t, Host, "")
+	m := newTokenMap(rec)
+	winner, loser := newRequest(t, token, Host, "winner"), newRequest(t, token, Host, "loser")
+	r := &raced{tokenMap: m, first: func() {
+		if _, err := redeem(t, m, winner); err != nil {
+			t.Error(err)
+		}
+	}}
+	_, err := Redeem(t.Context(), r, loser, DefaultTrustDomain, time.Now())
+	if !errors.Is(err, ErrTokenUsed) || !strings.Contains(err.Error(), "host/winner") {
+		t.Errorf("the loser is told: %v", err)
+	}
+}
