@@ -91,24 +91,41 @@ func (t *Table) DeltaFrom(old *Table) Delta {
 		return t.Whole()
 	}
 	d := t.to(old.Version)
+	d.Changed, d.Dropped = t.Diff(old)
+	return d
+}
+
+// Diff compares by content, whatever the versions say: the routes of t that
+// old has not or has otherwise, and the services of old that t has not; both
+// ordered by service. Either may be nil. What two tables share costs nothing.
+func (t *Table) Diff(old *Table) (changed []Route, dropped []string) {
+	if t == nil {
+		t = &Table{}
+	}
+	if old == nil {
+		old = &Table{}
+	}
 	if t.Digest == old.Digest {
-		return d
+		return nil, nil
 	}
 	for i := range t.shards {
-		for name, e := range t.shards[i] {
-			if held := old.shards[i][name]; held == nil || held.digest != e.digest {
-				d.Changed = append(d.Changed, e.route)
+		if t.shards[i] == old.shards[i] {
+			continue
+		}
+		for name, e := range t.shards[i].all() {
+			if held := old.shards[i].get(name); held == nil || held.digest != e.digest {
+				changed = append(changed, e.route)
 			}
 		}
-		for name := range old.shards[i] {
-			if t.shards[i][name] == nil {
-				d.Dropped = append(d.Dropped, name)
+		for name := range old.shards[i].all() {
+			if t.shards[i].get(name) == nil {
+				dropped = append(dropped, name)
 			}
 		}
 	}
-	slices.SortFunc(d.Changed, byService)
-	slices.Sort(d.Dropped)
-	return d
+	slices.SortFunc(changed, byService)
+	slices.Sort(dropped)
+	return changed, dropped
 }
 
 func (t *Table) to(base Version) Delta {

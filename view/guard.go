@@ -33,9 +33,12 @@ type Taken struct {
 }
 
 // Heed checks an epoch that a leader shows before it sends anything, and keeps
-// it where it is the highest. The error wraps ErrOlderEpoch, ErrRivalEpoch or
-// ErrUnauthenticated; h stands then.
+// it where it is the highest. The error wraps ErrOlderEpoch, ErrRivalEpoch,
+// ErrUnauthenticated or ErrMalformed; h stands then.
 func (h *Held) Heed(e Epoch, r Rules) (*Held, Taken, error) {
+	if e.Incarnation == "" {
+		return h, Taken{}, fmt.Errorf("cannot follow a leader without incarnation: %w", ErrMalformed)
+	}
 	foreign, err := h.checkEpoch(e, r)
 	if err != nil {
 		return h, Taken{}, err

@@ -117,8 +117,8 @@ func (t *Table) without(other *Table) []string {
 	}
 	var out []string
 	for i := range t.shards {
-		for name := range t.shards[i] {
-			if other.shards[i][name] == nil {
+		for name := range t.shards[i].all() {
+			if other.shards[i].get(name) == nil {
 				out = append(out, name)
 			}
 		}

@@ -1,9 +1,6 @@
 package view
 
-import (
-	"maps"
-	"slices"
-)
+import "slices"
 
 // Snapshot is what a client writes to its disk: all that Held holds.
 type Snapshot struct {
@@ -57,7 +54,7 @@ func Restore(s Snapshot, refuse func(Route) error) *Held {
 	h.told = NewTable(s.Version, s.Epoch, s.Routes)
 	w := serving{editor: edit(nil)}
 	for i := range h.told.shards {
-		for e := range maps.Values(h.told.shards[i]) {
+		for _, e := range h.told.shards[i].all() {
 			w.name(e, refuse)
 		}
 	}

@@ -19,7 +19,7 @@ type Table struct {
 	// that none was ever dropped.
 	Floor uint64
 
-	shards [shardCount]shard
+	shards [shardCount]*shard // nil where empty
 	count  int
 }
 
@@ -27,7 +27,24 @@ type Table struct {
 // cost hardly grows with the number of services.
 const shardCount = 256
 
-type shard map[string]*entry // :: service name → route, tombstones included
+// shard is never changed once its table is built; tables share it.
+type shard struct {
+	entries map[string]*entry // :: service name → route, tombstones included
+}
+
+func (s *shard) get(service string) *entry {
+	if s == nil {
+		return nil
+	}
+	return s.entries[service]
+}
+
+func (s *shard) all() map[string]*entry {
+	if s == nil {
+		return nil
+	}
+	return s.entries
+}
 
 // entry is shared between tables and never changed.
 type entry struct {
@@ -57,7 +74,7 @@ func (t *Table) entry(service string) *entry {
 	if t == nil {
 		return nil
 	}
-	return t.shards[shardOf(service)][service]
+	return t.shards[shardOf(service)].get(service)
 }
 
 // Routes returns all routes, tombstones included, ordered by service.
@@ -67,7 +84,7 @@ func (t *Table) Routes() []Route {
 	}
 	out := make([]Route, 0, t.count)
 	for i := range t.shards {
-		for e := range maps.Values(t.shards[i]) {
+		for _, e := range t.shards[i].all() {
 			out = append(out, e.route)
 		}
 	}
@@ -108,19 +125,22 @@ func edit(from *Table) *editor {
 	return b
 }
 
-func (b *editor) own(i int) shard {
+// own returns the entries of a shard that may be changed.
+func (b *editor) own(i int) map[string]*entry {
 	if !b.owned[i] {
 		b.owned[i] = true
-		if b.t.shards[i] = maps.Clone(b.t.shards[i]); b.t.shards[i] == nil {
-			b.t.shards[i] = shard{}
+		entries := maps.Clone(b.t.shards[i].all())
+		if entries == nil {
+			entries = map[string]*entry{}
 		}
+		b.t.shards[i] = &shard{entries: entries}
 	}
-	return b.t.shards[i]
+	return b.t.shards[i].entries
 }
 
 func (b *editor) put(e *entry) {
 	i := shardOf(e.route.Service)
-	old := b.t.shards[i][e.route.Service]
+	old := b.t.shards[i].get(e.route.Service)
 	if old != nil && old.digest == e.digest {
 		return
 	}
@@ -135,7 +155,7 @@ func (b *editor) put(e *entry) {
 
 func (b *editor) drop(service string) {
 	i := shardOf(service)
-	old := b.t.shards[i][service]
+	old := b.t.shards[i].get(service)
 	if old == nil {
 		return
 	}

@@ -172,6 +172,36 @@ func TestWhoIsCurrentIsSentOnlyTheNewNumber(t *testing.T) {
 	}
 }
 
+func TestADiffNamesWhatChangedWhateverTheVersionsSay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		a, b := newWorld("i"), newWorld("j")
+		for range rapid.IntRange(0, 6).Draw(t, "a") {
+			step(t, a)
+		}
+		for range rapid.IntRange(0, 6).Draw(t, "b") {
+			step(t, b)
+		}
+		changed, dropped := b.table().Diff(a.table())
+		for _, r := range changed {
+			a.routes[r.Service] = r
+		}
+		for _, s := range dropped {
+			delete(a.routes, s)
+		}
+		if diff := cmp.Diff(b.table().Routes(), a.table().Routes()); diff != "" {
+			t.Fatalf("the difference does not lead from one to the other:\n%s", diff)
+		}
+	})
+	w := newWorld("i")
+	w.set(route("a", 1))
+	if changed, dropped := w.table().Diff(nil); len(changed) != 1 || len(dropped) != 0 {
+		t.Errorf("from nothing: %v %v", changed, dropped)
+	}
+	if changed, dropped := (*view.Table)(nil).Diff(w.table()); len(changed) != 0 || len(dropped) != 1 {
+		t.Errorf("to nothing: %v %v", changed, dropped)
+	}
+}
+
 func TestADigestIsReadAsItIsWritten(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := view.Digest{rapid.Uint64().Draw(t, "0"), rapid.Uint64().Draw(t, "1")}

@@ -40,6 +40,9 @@ func (s *Server) Follow(stream pb.ViewService_FollowServer) error {
 	if err != nil {
 		return status.Errorf(codes.Unauthenticated, "cannot tell who follows: %v", err)
 	}
+	if err := stream.SendHeader(nil); err != nil { // says that this control lives
+		return err
+	}
 	f := &follower{s: s, stream: stream, name: name, in: make(chan *pb.FollowRequest)}
 	f.ctx, f.cancel = context.WithCancel(stream.Context())
 	defer f.cancel()
