@@ -343,7 +343,11 @@ func (r *rig) watched(name, gateway string) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
+		began, step := time.Now(), 5*time.Millisecond
 		for {
+			if time.Since(began) > time.Minute {
+				step = 500 * time.Millisecond
+			}
 			if !r.answered(name, gateway) {
 				r.t.Errorf("nothing answers %s through %s at %s", name, gateway, time.Now().Format(time.StampMilli))
 				return
@@ -351,7 +355,7 @@ func (r *rig) watched(name, gateway string) (stop func()) {
 			select {
 			case <-done:
 				return
-			case <-time.After(5 * time.Millisecond):
+			case <-time.After(step):
 			}
 		}
 	}()

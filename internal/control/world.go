@@ -1,6 +1,7 @@
 package control
 
 import (
+	"fmt"
 	"sync"
 	"time"
 
@@ -92,6 +93,7 @@ func (t *term) world() *service.World {
 		Incarnation:  t.led.Epoch().Incarnation,
 		Sequence:     sequence,
 		Due:          t.clocks.due,
+		Parked:       t.parked,
 		Unreferenced: t.clocks.unreferencedFor,
 	}
 	for _, h := range t.c.cfg.Hosts.States() {
@@ -112,4 +114,19 @@ func (t *term) gateways() []service.KnownGateway {
 		members[i] = d.Value
 	}
 	return service.Known(members, t.c.cfg.Gateways.States(), time.Since(t.began))
+}
+
+// parked says why this program cannot drive a saga; empty when it can.
+func (t *term) parked(r saga.Record) string {
+	d, ok := (&job{term: t, service: r.Owner}).definition(r.Kind)
+	if !ok {
+		return fmt.Sprintf("saga %s is of kind %q, which this program does not know: it is for a newer one", r.ID, r.Kind)
+	}
+	if r.State == saga.Parked {
+		return fmt.Sprintf("saga %s is parked: %s", r.ID, r.Error)
+	}
+	if _, err := d.Adopt(r); err != nil {
+		return err.Error() + "; run a program that knows it, or remove the record"
+	}
+	return ""
 }

@@ -96,6 +96,9 @@ func (s *Snapshot) planDelete(w *World) (work Work, alone bool) {
 		if r.Value.Kind != WorkDelete || !r.Value.Open() {
 			continue
 		}
+		if why := w.Parked(r.Value); why != "" {
+			return Work{NeedsOperator: why}, true
+		}
 		newer := s.Desired.Value.Generation > r.Value.Generation
 		if r.Value.State == saga.Running || newer || w.Due(r.Value) {
 			return resume(r, "the service is being deleted"), true
@@ -141,9 +144,10 @@ func (s *Snapshot) planOpen(w *World) (work Work, alone bool) {
 			continue
 		}
 		superseded := s.Superseded(r)
+		if why := w.Parked(r); why != "" {
+			return Work{NeedsOperator: why}, true
+		}
 		switch {
-		case r.State == saga.Parked:
-			return Work{NeedsOperator: "saga " + r.ID + " is parked: " + r.Error}, true
 		case superseded != "":
 			return resume(doc, superseded), true
 		case r.State == saga.Running:

@@ -55,6 +55,8 @@ type World struct {
 	Sequence    uint64
 	// Due says that a waiting saga's time has come, by the leader's clock.
 	Due func(rec saga.Record) bool
+	// Parked says why this program cannot drive an open saga; empty when it can.
+	Parked func(rec saga.Record) string
 	// Unreferenced says for how long the leader has seen that nothing refers to a revision.
 	Unreferenced func(revision string) time.Duration
 }

@@ -1,0 +1,204 @@
+package control_test
+
+import (
+	"context"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/control"
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// asleep is a store whose owner sleeps from some moment on: its renewals are
+// not done, and it does not notice.
+type asleep struct {
+	store.Store
+	mu     sync.Mutex
+	sleeps bool
+}
+
+func (a *asleep) Apply(ctx context.Context, ap store.Apply) (store.Result, error) {
+	a.mu.Lock()
+	sleeps := a.sleeps
+	a.mu.Unlock()
+	if sleeps && writes(service.KindLeader, "beat")(ap) {
+		return store.Result{}, nil
+	}
+	return a.Store.Apply(ctx, ap)
+}
+
+func (a *asleep) sleep() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.sleeps = true
+}
+
+func TestOneOfTwoControlsLeadsAndTheOtherTakesOverAfterItsTerm(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		a := r.start(options{standby: true})
+		r.within(time.Second, "the first leads", a.Leading)
+		b := r.start(options{standby: true})
+		time.Sleep(time.Minute)
+		if !a.Leading() || b.Leading() || a.Epoch().Number != 1 {
+			t.Fatalf("a leads: %v, b leads: %v", a.Leading(), b.Leading())
+		}
+		a.stop()
+		died := time.Now()
+		r.within(10*time.Second, "the second leads", b.Leading)
+		if took := time.Since(died); took < 4*time.Second {
+			t.Errorf("it took over after %s, before the term had passed", took)
+		}
+		if b.Epoch().Number != 2 {
+			t.Errorf("the epoch is %v", b.Epoch())
+		}
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+	})
+}
+
+func TestALeaderThatCannotRenewForItsTermStopsLeadingByItself(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		p := &pointStore{}
+		a := r.start(options{standby: true, wrap: func(s store.Store) store.Store { p.Store = s; return p }})
+		r.within(time.Second, "it leads", a.Leading)
+		p.mu.Lock()
+		p.dead = true
+		p.mu.Unlock()
+		r.within(5100*time.Millisecond, "it leads no more", func() bool { return !a.Leading() })
+		p.mu.Lock()
+		p.dead = false
+		p.mu.Unlock()
+		r.within(10*time.Second, "it leads again, with the next epoch", func() bool { return a.Epoch().Number == 2 })
+	})
+}
+
+func TestALeaderThatSleptAndWasSucceededIsNotObeyed(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		var bed *asleep
+		a := r.start(options{standby: true, wrap: func(s store.Store) store.Store { bed = &asleep{Store: s}; return bed }})
+		r.within(time.Second, "the first leads", a.Leading)
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		bed.sleep()
+		b := r.start(options{standby: true})
+		r.within(10*time.Second, "the second leads", b.Leading)
+		if !a.Leading() {
+			t.Fatal("the first was to believe that it leads")
+		}
+		r.within(5*time.Second, "hosts and gateways know the second", func() bool {
+			return r.gateways.Gateway("g1").Table().Epoch.Number == 2
+		})
+		known := len(r.hosts.Commands())
+		stop := r.watched("hello", "g1")
+		// The hosts learn the epoch by the first command of the second, or by
+		// its welcome; the sleeper then tries whatever it can.
+		r.deploy("hello", "two")
+		r.serves(10*time.Second, "hello", "hello-00002")
+		e := a.Epoch()
+		if e.Zero() {
+			e = view.Epoch{Incarnation: r.store.Incarnation(), Number: 1}
+		}
+		for _, slot := range []string{"hello-00001.0", "hello-00002.0"} {
+			for _, h := range []string{"a", "b"} {
+				if err := r.hosts.Stop(r.t.Context(), e, h, service.Stop{Slot: slot}); err == nil && r.runsOn(h, slot) {
+					t.Errorf("host %s obeyed the sleeper's stop of %s", h, slot)
+				}
+			}
+		}
+		for _, c := range r.hosts.Commands()[known:] {
+			if c.Epoch.Number == 1 && c.Err == nil && r.heardOf(c.Host, 2) {
+				t.Errorf("a command of the sleeper was obeyed: %+v", c)
+			}
+		}
+		r.within(10*time.Second, "the sleeper knows", func() bool { return !a.Leading() })
+		stop()
+	})
+}
+
+// runsOn says that the slot has a process on the host.
+func (r *rig) runsOn(host, slot string) bool {
+	for _, h := range r.hosts.States() {
+		for _, i := range h.Instances {
+			if h.Name == host && i.Slot == slot && i.State != service.InstanceExited {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// heardOf says that the host has obeyed a command of the epoch.
+func (r *rig) heardOf(host string, number uint64) bool {
+	for _, c := range r.hosts.Commands() {
+		if c.Host == host && c.Epoch.Number == number && c.Err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func TestALeaderShownAHigherEpochAlarmsAndTakesTheNextAbove(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		a := r.start(options{})
+		r.within(time.Second, "it leads", a.Leading)
+		r.deploy("hello", "one")
+		kept := view.Epoch{Incarnation: r.store.Incarnation(), Number: 7, Nonce: "another"}
+		e, err := a.AdmitHost(r.t.Context(), service.Host{Name: "c", Zone: "z3"}, kept)
+		if err != nil || e.Number != 8 {
+			t.Fatalf("AdmitHost: %v, %v", e, err)
+		}
+		if len(a.Alarms()) != 1 || !strings.Contains(a.Alarms()[0], "older than the world") {
+			t.Errorf("alarms: %q", a.Alarms())
+		}
+		rival := view.Epoch{Incarnation: r.store.Incarnation(), Number: 8, Nonce: "a rival's"}
+		if e, err := a.AdmitHost(r.t.Context(), service.Host{Name: "c", Zone: "z3"}, rival); err != nil || e.Number != 9 {
+			t.Errorf("AdmitHost of a rival's: %v, %v", e, err)
+		}
+		foreign := view.Epoch{Incarnation: "elsewhere", Number: 70, Nonce: "x"}
+		if e, err := a.AdmitHost(r.t.Context(), service.Host{Name: "d", Zone: "z3"}, foreign); err != nil || e.Number != 9 {
+			t.Errorf("AdmitHost of another incarnation's: %v, %v", e, err)
+		}
+		// What was in flight goes on.
+		r.serves(10*time.Second, "hello", "hello-00001")
+	})
+}
+
+func TestWhoDoesNotLeadAdmitsNobody(t *testing.T) {
+	c := control.New(control.Config{Store: r0(t)})
+	if _, err := c.AdmitGateway(t.Context(), service.GatewayState{Name: "g"}); err == nil {
+		t.Error("a gateway was admitted")
+	}
+	if _, err := c.AdmitHost(t.Context(), service.Host{Name: "h"}, view.Epoch{}); err == nil {
+		t.Error("a host was admitted")
+	}
+	if c.GatewayGoodbye(t.Context(), "g") == nil || c.RetireGateway(t.Context(), "g") == nil {
+		t.Error("a membership was ended")
+	}
+}
+
+func TestAControlThatIsStartedAgainServesTheRoutesAtOnce(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		a := r.start(options{})
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		a.stop()
+		g := r.gateways.Add("g2")
+		b := r.start(options{})
+		r.within(time.Second, "it leads", b.Leading)
+		r.within(2*time.Second, "a new gateway routes", func() bool {
+			return r.answered("hello", "g2") && g.Table().Epoch.Number == 2
+		})
+		if s := r.deploySaga("hello"); s.State != saga.Done || s.Attempt != 1 {
+			t.Errorf("the saga is %+v", s)
+		}
+		time.Sleep(time.Minute)
+		if n := len(r.live("hello-00001")); n != 1 {
+			t.Errorf("%d instances", n)
+		}
+	})
+}
