@@ -71,6 +71,7 @@ type Holder struct {
 	applied   *view.Held // OnApply returned from it
 	kept      *view.Held // on disk
 	keepErr   error
+	writes    int           // files written whole
 	attempted chan struct{} // closed when the next write has ended
 	changed   chan struct{}
 	askFull   bool   // what is held fits no delta

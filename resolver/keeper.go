@@ -55,6 +55,7 @@ func (h *Holder) keptNow(held *view.Held, err error) {
 	defer h.mu.Unlock()
 	if err == nil {
 		h.kept = held
+		h.writes++
 	}
 	if err != nil && (h.keepErr == nil || h.keepErr.Error() != err.Error()) {
 		h.noteLocked(err.Error())

@@ -22,6 +22,8 @@ const (
 	beatEvery = time.Second
 	// silence ends a stream on which nothing came for so long.
 	silence = 3 * time.Second
+	// admission is how long a control that answers may take to welcome.
+	admission = 15 * time.Second
 	// maxTable bounds one message, in bytes.
 	maxTable = 256 << 20
 )
@@ -139,6 +141,10 @@ func (s *session) send(ctx context.Context) {
 }
 
 func (s *session) receive(ctx context.Context) error {
+	if _, err := s.stream.Header(); err != nil {
+		return err
+	}
+	s.watch.Reset(admission)
 	welcomed := false
 	for {
 		m, err := s.stream.Recv()
@@ -157,7 +163,7 @@ func (s *session) receive(ctx context.Context) error {
 			if !welcomed {
 				return errors.New("a table came before the welcome")
 			}
-			if err := s.routes(m.Routes); err != nil {
+			if err := s.routes(ctx, m.Routes); err != nil {
 				return err
 			}
 		case *pb.FollowResponse_Refusal:
@@ -177,13 +183,17 @@ func (s *session) welcomed(ctx context.Context, w *pb.FollowWelcome, again bool)
 	}
 	s.h.arrived(s.address)
 	close(s.welcome)
+	signal(s.h.ack) // objections and the disk's state are not in hello
 	return nil
 }
 
-func (s *session) routes(p *pb.RouteDelta) error {
+func (s *session) routes(ctx context.Context, p *pb.RouteDelta) error {
 	d, err := wire.Delta(p)
 	if err != nil {
 		return fmt.Errorf("%w: %w", view.ErrDigest, err)
+	}
+	if err := s.h.heed(ctx, d.Epoch, s.rules); err != nil {
+		return err
 	}
 	if err := s.h.take(d, s.rules); err != nil {
 		return err
