@@ -30,9 +30,13 @@ func encode(s view.Snapshot) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode the table: %w", err)
 	}
+	return frame(body), nil
+}
+
+func frame(body []byte) []byte {
 	sum := sha256.Sum256(body)
 	head := fmt.Appendf(nil, "%s %d sha256:%s %d\n", magic, format, hex.EncodeToString(sum[:]), len(body))
-	return append(head, body...), nil
+	return append(head, body...)
 }
 
 // decode reads what encode made. The error wraps errNewer for a format of a
