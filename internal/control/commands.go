@@ -109,7 +109,7 @@ func newWatch(dwell time.Duration, round int32) *watch {
 func (w *watch) ready(slots []service.Slot, world *service.World) (n int, again time.Duration) {
 	for _, s := range slots {
 		live, ok := liveIn(world.Instances[s.ID], s.Host, w.round)
-		if !ok {
+		if h := world.Hosts[s.Host]; !ok || !h.Heard() {
 			delete(w.since, s.ID)
 			continue
 		}

@@ -292,6 +292,9 @@ func (j *job) stopUnrouted(ctx context.Context, name, reason string) error {
 	if !rev.Exists() || s.Catalog.Value.Referenced(name) || len(rev.Value.Slots)+len(rev.Value.Leaving) == 0 {
 		return nil
 	}
+	if err := j.awaitReports(ctx, nil, rev.Value.Slots); err != nil {
+		return err
+	}
 	if why, reached := s.MayRoute(j.world()).Revision(name); reached {
 		j.c.log.Info("a revision is kept running", "revision", name, "why", why)
 		return nil

@@ -89,6 +89,15 @@ func (t *term) heed(ctx context.Context, who string, kept view.Epoch) error {
 	return nil
 }
 
+// heedGateways looks at the epochs that gateways have said to keep.
+func (t *term) heedGateways(ctx context.Context) {
+	for _, g := range t.c.cfg.Gateways.States() {
+		if err := t.heed(ctx, "gateway "+g.Name, g.Epoch); err != nil && ctx.Err() == nil {
+			t.c.log.Warn("cannot heed an epoch", "gateway", g.Name, "error", err)
+		}
+	}
+}
+
 // GatewayGoodbye ends the membership of a gateway that serves no more.
 func (c *Control) GatewayGoodbye(ctx context.Context, name string) error {
 	return c.dismiss(ctx, name, "said goodbye")
@@ -137,6 +146,7 @@ func (t *term) watchMembers(ctx context.Context) {
 		pause(ctx, memberEvery)
 		now := time.Now()
 		t.ageAbsent(ctx, now.Sub(last))
+		t.heedGateways(ctx)
 		last = now
 		if now.Sub(recorded) >= recordEvery {
 			t.recordHeld(ctx)

@@ -181,6 +181,12 @@ func (m *mirror) host(name string) service.Doc[service.Host] {
 	return m.hosts[name]
 }
 
+func (m *mirror) hostNames() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.hosts))
+}
+
 // fold gives every published route, and the sequence of the last change of any.
 // Where a routes record cannot be read, what the catalog asks for stands in
 // its place: a service does not vanish from the tables by a bad record.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
@@ -30,7 +31,7 @@ func (t *term) reconcile(ctx context.Context) {
 			t.pass(ctx, t.mirror.takeDirty())
 		case <-tick.C:
 			t.forget()
-			t.pass(ctx, t.mirror.all())
+			t.pass(ctx, t.everything())
 			t.report()
 		case <-ctx.Done():
 			return
@@ -55,6 +56,24 @@ func (t *term) pass(ctx context.Context, services []*service.Snapshot) {
 		}
 	}
 	t.c.metrics.passed(time.Since(began), len(services))
+}
+
+// everything is each service of the store, and each of which a host runs something.
+func (t *term) everything() []*service.Snapshot {
+	list := t.mirror.all()
+	known := make(map[string]bool, len(list)) // :: service name → in the list
+	for _, s := range list {
+		known[s.Service] = true
+	}
+	for _, h := range t.c.cfg.Hosts.States() {
+		for _, i := range h.Instances {
+			if !known[i.Service] {
+				known[i.Service] = true
+				list = append(list, t.mirror.snapshot(i.Service))
+			}
+		}
+	}
+	return list
 }
 
 // free says that no worker has the service, and that it is not left alone.
@@ -172,27 +191,21 @@ func (t *term) report() {
 
 // forget drops what is known of services, revisions and sagas that are gone.
 func (t *term) forget() {
-	keep := map[string]bool{} // :: name or identity → still there
-	services := map[string]bool{}
-	for _, s := range t.mirror.all() {
-		services[s.Service] = true
-		for _, r := range s.Revisions {
-			keep[r.Value.Name] = true
-		}
-		for _, r := range s.Sagas {
-			keep[r.Value.ID] = true
-		}
-	}
-	t.clocks.forget(keep)
+	t.clocks.forget(
+		func(revision string) bool {
+			return t.mirror.snapshot(ownerOf(key(service.KindRevision, revision))).Revision(revision).Exists()
+		},
+		func(id string) bool { return t.mirror.snapshot(saga.OwnerOf(id)).Saga(id).Exists() },
+	)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name := range t.needs {
-		if !services[name] {
+		if t.mirror.snapshot(name).Empty() {
 			delete(t.needs, name)
 		}
 	}
 	for name := range t.pauses {
-		if !services[name] {
+		if t.mirror.snapshot(name).Empty() {
 			delete(t.pauses, name)
 		}
 	}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -88,4 +89,21 @@ func (j *job) dropRoutes(ctx context.Context) error {
 	s := j.snapshot()
 	_, err := j.apply(ctx, drop(key(service.KindRoutes, j.service), s.Routes.Version), checkDoc(service.KindDesired, j.service, s.Desired))
 	return err
+}
+
+// stopStrays stops processes that no record asks for.
+func (j *job) stopStrays(ctx context.Context, work service.Work) error {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	strays := j.snapshot().Strays(j.world())
+	err := each(strays, func(i service.Instance) error {
+		return j.c.cfg.Hosts.Stop(ctx, j.led.Epoch(), i.Host, service.Stop{Slot: i.Slot, Reason: "nobody asked for it"})
+	})
+	if err != nil {
+		return fmt.Errorf("cannot stop what nobody asked for: %w", err)
+	}
+	j.c.log.Warn("stopped what nobody asked for", "service", j.service, "reason", work.Reason)
+	j.c.metrics.repairs.WithLabelValues("strays").Add(float64(len(strays)))
+	err = j.await(ctx, nil, reportWait, func() (bool, time.Duration, error) { return len(j.snapshot().Strays(j.world())) == 0, 0, nil })
+	return other(err, errDeadline)
 }

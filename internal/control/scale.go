@@ -28,14 +28,15 @@ func (j *job) place(_ context.Context, r *saga.Run) error {
 	n := s.Desired.Value.Instances
 	added, left := 0, 0
 	for _, rev := range s.Serving() {
-		before := len(rev.Value.Slots)
-		placed, err := rev.Value.Shrink(n).Grow(n, w)
+		stays := rev.Value.LeaveGone(w)
+		before := len(stays.Slots)
+		placed, err := stays.Shrink(n).Grow(n, w)
 		if err != nil {
 			return err
 		}
 		added += max(n-before, 0)
 		left += max(before-n, 0)
-		if before != n {
+		if before != n || len(stays.Slots) != len(rev.Value.Slots) {
 			r.Stage(putRevision(service.Doc[service.Revision]{Value: placed, Version: rev.Version}))
 		}
 	}

@@ -2,6 +2,7 @@ package control
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -50,11 +51,23 @@ func (c *clocks) unreferencedFor(revision string) time.Duration {
 	return time.Since(since)
 }
 
+// strays are kept under names that no revision can have.
+const strayPrefix = "stray "
+
+// strayFor is for how long nobody has been seen to ask for a slot. A slot that
+// somebody asks for again begins anew by forgetting, see forget.
+func (c *clocks) strayFor(slot string) time.Duration {
+	return c.unreferencedFor(strayPrefix + slot)
+}
+
 // see ends what a snapshot says has ended.
 func (c *clocks) see(s *service.Snapshot) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, r := range s.Revisions {
+		for _, slot := range r.Value.Slots {
+			delete(c.unreferenced, strayPrefix+slot.ID)
+		}
 		if s.Catalog.Value.Referenced(r.Value.Name) || r.Value.State == service.RevisionRetired {
 			delete(c.unreferenced, r.Value.Name)
 		}
@@ -66,17 +79,22 @@ func (c *clocks) see(s *service.Snapshot) {
 	}
 }
 
-// forget ends everything of names that are no more.
-func (c *clocks) forget(keep map[string]bool) {
+// forget ends the clocks of revisions and sagas that are no more.
+func (c *clocks) forget(revision, record func(name string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for name := range c.unreferenced {
-		if !keep[name] {
+		slot, stray := strings.CutPrefix(name, strayPrefix)
+		if stray { // long enough for its host to have ended it, after which nobody asks
+			if time.Since(c.unreferenced[name]) > absenceRule {
+				delete(c.unreferenced, strayPrefix+slot)
+			}
+		} else if !revision(name) {
 			delete(c.unreferenced, name)
 		}
 	}
 	for id := range c.waiting {
-		if !keep[id] {
+		if !record(id) {
 			delete(c.waiting, id)
 		}
 	}
@@ -88,6 +106,8 @@ func (t *term) world() *service.World {
 	w := &service.World{
 		Hosts:        map[string]service.HostState{},
 		Instances:    map[string][]service.Instance{},
+		Of:           map[string][]service.Instance{},
+		Gone:         map[string]bool{},
 		Load:         map[string]int{},
 		Gateways:     t.gateways(),
 		Incarnation:  t.led.Epoch().Incarnation,
@@ -95,12 +115,20 @@ func (t *term) world() *service.World {
 		Due:          t.clocks.due,
 		Parked:       t.parked,
 		Unreferenced: t.clocks.unreferencedFor,
+		Stray:        t.clocks.strayFor,
+	}
+	if leading := time.Since(t.began); leading >= hostGone {
+		for _, name := range t.mirror.hostNames() {
+			w.Gone[name] = true // unless it was heard
+		}
 	}
 	for _, h := range t.c.cfg.Hosts.States() {
 		w.Hosts[h.Name] = h
+		w.Gone[h.Name] = min(h.Silent, time.Since(t.began)) >= hostGone
 		w.Load[h.Name] = len(h.Instances)
 		for _, i := range h.Instances {
 			w.Instances[i.Slot] = append(w.Instances[i.Slot], i)
+			w.Of[i.Service] = append(w.Of[i.Service], i)
 		}
 	}
 	return w

@@ -296,3 +296,47 @@ func (r *rig) loseSlot(e view.Epoch, host, slot string) {
 	}
 	r.within(time.Minute, slot+" is gone", func() bool { return !r.runsOn(host, slot) })
 }
+
+func TestInstancesOfAHostThatIsGoneArePlacedElsewhereAndDrainedOnItsReturn(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		c := r.start(options{})
+		r.within(time.Second, "it leads", c.Leading)
+		r.write("hello", func(d *service.Desired) { d.Instances = 2 })
+		r.serves(10*time.Second, "hello", "hello-00001")
+		r.hosts.Disconnect("b")
+		time.Sleep(20 * time.Second)
+		if slots := r.revision("hello-00001").Slots; slots[0].Host == slots[1].Host {
+			t.Fatal("a host's slots were placed elsewhere before its lease had ended")
+		}
+		r.within(30*time.Second, "two are live on the other host", func() bool {
+			n := 0
+			for _, i := range r.live("hello-00001") {
+				if i.Host == "a" {
+					n++
+				}
+			}
+			return n == 2
+		})
+		r.hosts.Connect("b")
+		r.within(30*time.Second, "what it still ran is drained", func() bool {
+			return len(r.live("hello-00001")) == 2 && len(r.revision("hello-00001").Leaving) == 0
+		})
+	})
+}
+
+func TestADeletedServicesProcessesOnAHostThatWasAwayAreStoppedOnItsReturn(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		r.start(options{})
+		r.write("hello", func(d *service.Desired) { d.Instances = 2 })
+		r.serves(10*time.Second, "hello", "hello-00001")
+		r.hosts.Disconnect("b")
+		time.Sleep(time.Second)
+		r.delete("hello")
+		r.within(5*time.Minute, "nothing is left", func() bool { return r.remains("hello") == 0 })
+		r.hosts.Connect("b")
+		if len(r.live("hello-00001")) != 1 {
+			t.Fatal("the host stopped it by itself")
+		}
+		r.within(2*time.Minute, "the stray is stopped", func() bool { return len(r.live("hello-00001")) == 0 })
+	})
+}

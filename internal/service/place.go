@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 )
 
@@ -51,11 +52,37 @@ func (r Revision) Forget(slot string) Revision {
 	return r
 }
 
+// Heard says that what the host reported can be taken for what is.
+func (h HostState) Heard() bool { return h.Connected && h.Silent < BehindAfter }
+
+// OnGone are slots on hosts that are gone, while another host is heard.
+func (r Revision) OnGone(w *World) []Slot {
+	if len(w.Gone) == 0 || !slices.ContainsFunc(slices.Collect(maps.Values(w.Hosts)), HostState.Heard) {
+		return nil
+	}
+	var out []Slot
+	for _, s := range r.Slots {
+		if w.Gone[s.Host] {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// LeaveGone moves slots on hosts that are gone to Leaving: should such a host
+// return, it drains them.
+func (r Revision) LeaveGone(w *World) Revision {
+	gone := r.OnGone(w)
+	r.Leaving = append(slices.Clone(r.Leaving), gone...)
+	r.Slots = slices.DeleteFunc(slices.Clone(r.Slots), func(s Slot) bool { return slices.Contains(gone, s) })
+	return r
+}
+
 func pickHost(slots []Slot, w *World) (Host, error) {
 	zones, hosts := count(slots)
 	var best *HostState
 	for _, h := range w.Hosts {
-		if !h.Connected {
+		if !h.Heard() {
 			continue
 		}
 		if best == nil || cmp.Or(

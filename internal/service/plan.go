@@ -11,26 +11,27 @@ import (
 
 // Kinds of work. Those that are sagas have the names of their definitions.
 const (
-	WorkNone        = ""
-	WorkDeploy      = "deploy"
-	WorkTraffic     = "traffic"
-	WorkScale       = "scale"
-	WorkRestart     = "restart"
-	WorkDelete      = "delete"
-	WorkCollect     = "collect"
-	WorkRoutes      = "repair-routes" // published again from the catalog
-	WorkSlots       = "repair-slots"  // assigned again to hosts that lost them
-	WorkObserve     = "observe"       // the catalog notes the generation that is met
-	WorkTrim        = "trim"          // history beyond its bounds is erased
-	WorkDropRoutes  = "drop-routes"   // a tombstone that every gateway has kept
-	WorkClaims      = "claims"        // host names that lead here no more are set free
-	CollectAfter    = 10 * time.Second
-	KeptRevisions   = 20
-	KeptSagas       = 20
-	KeptEvents      = 500
-	slackOfHistory  = 5
-	slackOfEvents   = 50
-	hostGoneSilence = 30 * time.Second
+	WorkNone       = ""
+	WorkDeploy     = "deploy"
+	WorkTraffic    = "traffic"
+	WorkScale      = "scale"
+	WorkRestart    = "restart"
+	WorkDelete     = "delete"
+	WorkCollect    = "collect"
+	WorkRoutes     = "repair-routes" // published again from the catalog
+	WorkSlots      = "repair-slots"  // assigned again to hosts that lost them
+	WorkObserve    = "observe"       // the catalog notes the generation that is met
+	WorkTrim       = "trim"          // history beyond its bounds is erased
+	WorkDropRoutes = "drop-routes"   // a tombstone that every gateway has kept
+	WorkClaims     = "claims"        // host names that lead here no more are set free
+	CollectAfter   = 10 * time.Second
+	KeptRevisions  = 20
+	KeptSagas      = 20
+	KeptEvents     = 500
+	slackOfHistory = 5
+	slackOfEvents  = 50
+	WorkStrays     = "stop-strays" // processes that no record asks for
+	StrayAfter     = time.Minute
 )
 
 // Work is what a service's worker does next, and why.
@@ -67,7 +68,7 @@ func Plan(s *Snapshot, w *World) Work {
 	needs := work.NeedsOperator
 	for _, next := range []func(*World) Work{
 		s.planDeploy, s.planTraffic, s.planScale, s.planRestart, s.planObserve,
-		s.planRepairRoutes, s.planRepairSlots, s.planCollect, s.planClaims, s.planTrim,
+		s.planRepairRoutes, s.planRepairSlots, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
 	} {
 		work := next(w)
 		needs = cmp.Or(work.NeedsOperator, needs)
@@ -119,7 +120,7 @@ func (s *Snapshot) planLeftovers(w *World) Work {
 	if s.Routes.Exists() && s.Routes.Value.Plan.Deleted && s.everyGatewayKeepsRoutes(w) {
 		return Work{Kind: WorkDropRoutes, Reason: "every known gateway has kept that the service is gone"}
 	}
-	return Work{}
+	return s.planStrays(w)
 }
 
 // everyGatewayKeepsRoutes says that no known gateway holds a table from before
@@ -252,9 +253,12 @@ func (s *Snapshot) Serving() []Doc[Revision] {
 	return out
 }
 
-func (s *Snapshot) planScale(*World) Work {
+func (s *Snapshot) planScale(w *World) Work {
 	n := s.Desired.Value.Instances
 	for _, r := range s.Serving() {
+		if gone := r.Value.OnGone(w); len(gone) > 0 && !s.waits(WorkScale) {
+			return Work{Kind: WorkScale, Reason: fmt.Sprintf("host %s of slot %s is gone", gone[0].Host, gone[0].ID)}
+		}
 		if len(r.Value.Slots) != n && !s.waits(WorkScale) {
 			return Work{Kind: WorkScale, Reason: fmt.Sprintf("%s has %d instances, wanted are %d", r.Value.Name, len(r.Value.Slots), n)}
 		}

@@ -147,6 +147,44 @@ func (s *Snapshot) Superseding(r Revision) string {
 	return ""
 }
 
+// planStrays finds processes that no record asks for: of a host that was away
+// while its slots were given up.
+func (s *Snapshot) planStrays(w *World) Work {
+	if strays := s.Strays(w); len(strays) > 0 {
+		return Work{Kind: WorkStrays, Reason: fmt.Sprintf("nobody asked for slot %s on host %s", strays[0].Slot, strays[0].Host)}
+	}
+	return Work{}
+}
+
+// Strays are running processes whose slot no revision has, seen for a while,
+// and which no gateway may route to.
+func (s *Snapshot) Strays(w *World) []Instance {
+	var out []Instance
+	var reach *Reach
+	for _, i := range w.Of[s.Service] {
+		if i.State == InstanceExited || !w.Hosts[i.Host].Connected || s.asksFor(i) || w.Stray(i.Slot) < StrayAfter {
+			continue
+		}
+		if reach == nil {
+			m := s.MayRoute(w)
+			reach = &m
+		}
+		// Another slot of a revision that is routed may go; a revision that is
+		// nobody's may not while some gateway may route to it.
+		if _, reached := reach.Revision(i.Revision); reached && (reach.All || !s.Revision(i.Revision).Exists()) {
+			continue
+		}
+		out = append(out, i)
+	}
+	return out
+}
+
+func (s *Snapshot) asksFor(i Instance) bool {
+	r := s.Revision(i.Revision).Value
+	is := func(slot Slot) bool { return slot.ID == i.Slot && slot.Host == i.Host }
+	return slices.ContainsFunc(r.Slots, is) || slices.ContainsFunc(r.Leaving, is)
+}
+
 // planClaims finds host names that are claimed and lead here no more.
 func (s *Snapshot) planClaims(*World) Work {
 	if len(s.FreeClaims()) == 0 {
@@ -176,6 +214,9 @@ type Excess struct {
 }
 
 func (s *Snapshot) planTrim(*World) Work {
+	if len(s.Revisions) <= KeptRevisions && len(s.Sagas) <= KeptSagas+1 && len(s.Events) <= KeptEvents {
+		return Work{} // as ever, and cheaply
+	}
 	e := s.Excess()
 	if len(e.Revisions) <= slackOfHistory && len(e.Sagas) <= slackOfHistory && len(e.Events) <= slackOfEvents {
 		return Work{}

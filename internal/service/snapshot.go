@@ -46,6 +46,10 @@ type World struct {
 	Hosts map[string]HostState
 	// Instances :: slot → its processes as reported
 	Instances map[string][]Instance
+	// Of :: service → its processes as reported
+	Of map[string][]Instance
+	// Gone :: host name → not heard for as long as its own lease lasts
+	Gone map[string]bool
 	// Load :: host name → slots with a process
 	Load map[string]int
 	// Gateways known to the store, by name.
@@ -59,6 +63,8 @@ type World struct {
 	Parked func(rec saga.Record) string
 	// Unreferenced says for how long the leader has seen that nothing refers to a revision.
 	Unreferenced func(revision string) time.Duration
+	// Stray says for how long the leader has seen that nobody asked for a slot.
+	Stray func(slot string) time.Duration
 }
 
 // KnownGateway is one gateway of the membership, with what is seen of it now.
