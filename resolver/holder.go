@@ -14,6 +14,7 @@ import (
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -74,9 +75,10 @@ type Holder struct {
 	writes    int           // files written whole
 	attempted chan struct{} // closed when the next write has ended
 	changed   chan struct{}
-	askFull   bool   // what is held fits no delta
-	show      string // incarnation whose epoch hello shows; empty means the last heard
-	connected string // the control that is followed; empty means none
+	hooks     []*func(*view.Table) // of OnChange
+	askFull   bool                 // what is held fits no delta
+	show      string               // incarnation whose epoch hello shows; empty means the last heard
+	connected string               // the control that is followed; empty means none
 	heard     time.Time
 	fromDisk  *view.Table // told by the file, not by a control
 	notes     []string
@@ -167,12 +169,36 @@ func (h *Holder) snapshot() *view.Held {
 	return h.held
 }
 
-// apply puts a held state into force.
+// OnChange has f called with each later table, in order, one at a time, before
+// it is acknowledged as served. cancel ends the calls, but for one under way.
+// Run begins by calling it with the table from disk, if it was registered by then.
+func (h *Holder) OnChange(f func(*view.Table)) (cancel func()) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	hook := &f
+	h.hooks = append(slices.Clone(h.hooks), hook)
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		h.hooks = slices.DeleteFunc(slices.Clone(h.hooks), func(other *func(*view.Table)) bool { return other == hook })
+	}
+}
+
+// apply puts a held state into force: in memory first, so that whoever begins
+// to listen meanwhile reads it; then those who listen; then it is acknowledged.
 func (h *Holder) apply(held *view.Held) {
 	t := held.Serving()
-	fresh := t != h.table.Swap(t)
-	if t != nil && h.cfg.OnApply != nil && (fresh || h.appliedNothing()) {
+	h.table.Store(t)
+	h.mu.Lock()
+	hooks, fresh := h.hooks, h.applied.Serving() != t
+	h.mu.Unlock()
+	if fresh && h.cfg.OnApply != nil {
 		h.cfg.OnApply(t)
+	}
+	for _, f := range hooks {
+		if fresh {
+			(*f)(t)
+		}
 	}
 	h.mu.Lock()
 	h.applied = held
@@ -180,12 +206,6 @@ func (h *Holder) apply(held *view.Held) {
 	h.mu.Unlock()
 	signal(h.dirty)
 	signal(h.ack)
-}
-
-func (h *Holder) appliedNothing() bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.applied == nil
 }
 
 func (h *Holder) changedLocked() {

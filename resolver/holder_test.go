@@ -85,6 +85,32 @@ func TestServesIsAcknowledgedOnlyAfterOnApplyReturned(t *testing.T) {
 	awaitState(t, c, func(g service.GatewayState) bool { return g.Serves == one.Version && g.Keeps == one.Version })
 }
 
+func TestWhoListensIsCalledBeforeATableIsAcknowledged(t *testing.T) {
+	path := file(t)
+	seed(t, path)
+	c := serve(t, "", admitAll)
+	h := open(t, config(path, c.address))
+	heard := make(chan string)
+	cancel := h.OnChange(func(t *view.Table) { heard <- revision(t, "a") })
+	run(t, h)
+	if got := <-heard; got != "a-1" {
+		t.Errorf("began with %q", got)
+	}
+	two, three := table(leader, 2, "a-2", "b-1"), table(leader, 3, "a-3", "b-1")
+	c.Offer(two)
+	until(t, h, "it is held", func(s resolver.Status) bool { return s.Version == two.Version })
+	if g := c.States()[0]; g.Serves == two.Version {
+		t.Errorf("acknowledged before it was heard: %+v", g)
+	}
+	if got := <-heard; got != "a-2" {
+		t.Errorf("heard %q", got)
+	}
+	awaitState(t, c, func(g service.GatewayState) bool { return g.Serves == two.Version })
+	cancel()
+	c.Offer(three)
+	awaitState(t, c, func(g service.GatewayState) bool { return g.Serves == three.Version })
+}
+
 func awaitState(t *testing.T, c *control, ok func(service.GatewayState) bool) {
 	t.Helper()
 	deadline := time.After(patience)

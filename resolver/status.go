@@ -69,13 +69,7 @@ func (h *Holder) Status() Status {
 	return s
 }
 
-// note is for a person: said in Status and in the log.
-func (h *Holder) note(text string) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.noteLocked(text)
-}
-
+// noteLocked is for a person: said in Status and in the log.
 func (h *Holder) noteLocked(text string) {
 	if n := len(h.notes); n > 0 && h.notes[n-1] == text {
 		return

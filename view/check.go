@@ -29,7 +29,7 @@ func (r Route) Check() error {
 		tags[s.Tag] = true
 		sum += s.Percent
 	}
-	if sum != 100 {
+	if sum != 100 && sum != 0 { // at 0 all are reached by their tags only
 		return fmt.Errorf("the percents add up to %d, not 100", sum)
 	}
 	return r.Limits.check()

@@ -13,8 +13,9 @@ type Route struct {
 	Deleted bool `json:"deleted,omitempty"`
 	// Hosts are the host names, lower case, without port, that lead here.
 	Hosts []string `json:"hosts,omitempty"`
-	// Splits divide the traffic; percents add up to 100, or there are none:
-	// the service exists and has no traffic (answered 503).
+	// Splits divide the traffic; percents add up to 100, or to 0 (all are
+	// reached by their tags only), or there are none: the service exists and
+	// has no traffic (answered 503).
 	Splits []Split `json:"splits,omitempty"`
 	Limits Limits  `json:"limits"`
 }

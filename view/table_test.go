@@ -245,6 +245,7 @@ func TestARouteIsCheckedByName(t *testing.T) {
 		"host with a port":  {func(r *view.Route) { r.Hosts = []string{"a:80"} }, false},
 		"negative limit":    {func(r *view.Route) { r.Limits.Drain = -1 }, false},
 		"one tag twice":     {func(r *view.Route) { s := r.Splits[0]; s.Percent, s.Tag = 50, "x"; r.Splits = []view.Split{s, s} }, false},
+		"by tag only":       {func(r *view.Route) { r.Splits[0].Percent, r.Splits[0].Tag = 0, "next" }, true},
 		"two without a tag": {func(r *view.Route) { s := r.Splits[0]; s.Percent = 50; r.Splits = []view.Split{s, s} }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
