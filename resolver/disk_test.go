@@ -3,9 +3,11 @@ package resolver
 import (
 	"errors"
 	"io/fs"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -150,17 +152,22 @@ func TestAFullDiskLeavesTheFormerFileAndIsTriedAgain(t *testing.T) {
 	}
 }
 
-// The child of the test below: it writes one table after the other until it is killed.
+// TestMain is also the child of tests: it writes one table after the other.
 func TestMain(m *testing.M) {
 	if path := os.Getenv("RESOLVER_TEST_WRITES"); path != "" {
-		writeForever(path)
+		count, err := strconv.ParseUint(os.Getenv("RESOLVER_TEST_COUNT"), 10, 64)
+		if err != nil {
+			count = math.MaxUint64
+		}
+		write(path, count)
+		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
 }
 
-func writeForever(path string) {
+func write(path string, count uint64) {
 	e := view.Epoch{Incarnation: "i", Number: 1, Nonce: "n"}
-	for i := uint64(1); ; i++ {
+	for i := uint64(1); i <= count; i++ {
 		routes := make([]view.Route, 200)
 		for j := range routes {
 			routes[j] = view.Route{Service: string(rune('a'+j%26)) + strings.Repeat("x", j), Sequence: i}
