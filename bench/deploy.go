@@ -27,21 +27,21 @@ func benchDeploy(ctx context.Context, b *bench) (*section, error) {
 	}
 	defer p.end()
 	var beside []float64
-	steps := newSteps()
+	took := steps{}
 	for n := range deploys {
 		began := time.Now()
-		out, err := p.deploy(ctx, program, n)
-		if err != nil {
+		if _, err := p.deploy(ctx, program, n); err != nil {
 			return nil, err
 		}
-		took := time.Since(began)
-		beside = append(beside, float64(took-readyFor)/float64(time.Millisecond))
-		steps.read(out)
+		beside = append(beside, float64(time.Since(began)-readyFor)/float64(time.Millisecond))
+		if err := took.read(ctx, p, n+1); err != nil {
+			return nil, err
+		}
 	}
 	t := verdicts()
 	t.judge("a deploy beyond the 3 s of readiness, median of 11", fmt.Sprintf("%.0f ms", median(beside)), "≤ "+ms(mostBeside), median(beside) <= float64(mostBeside.Milliseconds()))
 	t.judge("the longest of them", fmt.Sprintf("%.0f ms", slices.Max(beside)), "≤ "+ms(mostBeside), slices.Max(beside) <= float64(mostBeside.Milliseconds()))
-	return &section{tables: []table{t, steps.table()}, notes: []string{
+	return &section{tables: []table{t, took.table()}, notes: []string{
 		"From the start of the command to its end. The first stores the program (2 MB) and makes the service; the others make a revision.",
 	}}, nil
 }

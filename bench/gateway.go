@@ -184,7 +184,10 @@ func (c *contest) section(b *bench) *section {
 		against.judge(fmt.Sprintf("p99, ours / Caddy's, %d connections", n), spread(later, "%.2f"),
 			fmt.Sprintf("≤ %.1f", mostP99), median(later) <= mostP99)
 	}
-	beside := table{head: []string{"requests/s, ours over", "1 connection", "32", "256"}}
+	beside := table{head: []string{"requests/s, ours over"}}
+	for _, n := range connectionCounts {
+		beside.head = append(beside.head, fmt.Sprintf("%d connections", n))
+	}
 	for _, p := range c.proxies[1:] {
 		row := []string{p.name}
 		for _, n := range connectionCounts {

@@ -63,15 +63,15 @@ func endingIn(found map[string][]float64, suffix string) ([]float64, error) {
 }
 
 func benchReconcile(ctx context.Context, b *bench) (*section, error) {
-	found, err := b.goBench(ctx, "./internal/control", "ReconcilePass", "ns/op", "10x")
+	found, err := b.goBench(ctx, "./internal/control", "Pass$", "ns/op", "10x")
 	if err != nil {
 		return nil, err
 	}
-	thousand, err := endingIn(found, "1000")
+	thousand, err := endingIn(found, "=1000")
 	if err != nil {
 		return nil, err
 	}
-	tenfold, err := endingIn(found, "10000")
+	tenfold, err := endingIn(found, "=10000")
 	if err != nil {
 		return nil, err
 	}

@@ -1,46 +1,105 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 )
 
 // sagaSteps of a deploy, in order.
 var sagaSteps = []string{"queue", "install", "instances", "ready", "routes", "finalize"}
 
-// steps collects what `fairlead deploy` says of each step's time.
-type steps struct {
-	took map[string][]float64 // :: step → milliseconds
+// steps collects how long each step of the deploys took, in milliseconds.
+type steps map[string][]float64
+
+// progress is one message of the WatchDeployment stream, as JSON.
+type progress struct {
+	Steps []struct {
+		Step, State, Took string
+	}
+	Ended *struct{ Outcome string }
 }
 
-func newSteps() *steps { return &steps{took: map[string][]float64{}} }
-
-// read finds, in each line that begins with a step's name, its last duration.
-func (s *steps) read(out string) {
-	last := map[string]time.Duration{}
-	for line := range strings.Lines(out) {
-		words := strings.Fields(line)
-		at := slices.IndexFunc(words, func(w string) bool { return slices.Contains(sagaSteps, w) })
-		if at < 0 || at > 1 {
-			continue
+// read asks for a generation that has ended: its steps are told again.
+func (s steps) read(ctx context.Context, p *product, generation int) error {
+	body := enveloped(fmt.Appendf(nil, `{"service":"bench","generation":%d}`, generation))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://api/fairlead.v1.ServiceAPIService/WatchDeployment", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/connect+json")
+	req.Header.Set("Connect-Protocol-Version", "1")
+	resp, err := p.operator().Do(req)
+	if err != nil {
+		return fmt.Errorf("cannot watch the deployment: %w", err)
+	}
+	defer resp.Body.Close()
+	took := map[string]time.Duration{}
+	for {
+		m, err := nextMessage(resp.Body)
+		if err != nil {
+			return fmt.Errorf("cannot watch the deployment: %s: %w", resp.Status, err)
 		}
-		for _, w := range words[at+1:] {
-			if d, err := time.ParseDuration(strings.Trim(w, "(),")); err == nil {
-				last[words[at]] = d
+		for _, one := range m.Steps {
+			if d, err := time.ParseDuration(one.Took); err == nil && one.State == "done" {
+				took[one.Step] = d
 			}
 		}
+		if m.Ended != nil {
+			break
+		}
 	}
-	for step, d := range last {
-		s.took[step] = append(s.took[step], float64(d)/float64(time.Millisecond))
+	for step, d := range took {
+		s[step] = append(s[step], float64(d)/float64(time.Millisecond))
 	}
+	return nil
 }
 
-func (s *steps) table() table {
+// operator is a client of the API by the socket in the data folder.
+func (p *product) operator() *http.Client {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, "unix", filepath.Join(p.data, "api.sock"))
+	}
+	return &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+}
+
+// enveloped puts Connect's prefix of a streamed message before it: a byte of
+// flags, four of length.
+func enveloped(message []byte) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(message))), message...)
+}
+
+func nextMessage(r io.Reader) (progress, error) {
+	var prefix [5]byte
+	if _, err := io.ReadFull(r, prefix[:]); err != nil {
+		return progress{}, err
+	}
+	b := make([]byte, binary.BigEndian.Uint32(prefix[1:]))
+	if _, err := io.ReadFull(r, b); err != nil {
+		return progress{}, err
+	}
+	if prefix[0]&2 != 0 { // the last one, which tells errors
+		return progress{}, errors.New(string(b))
+	}
+	var m progress
+	err := json.Unmarshal(b, &m)
+	return m, err
+}
+
+func (s steps) table() table {
 	t := table{head: []string{"step", "median", "longest"}}
 	for _, step := range sagaSteps {
-		if all := s.took[step]; len(all) > 0 {
+		if all := s[step]; len(all) > 0 {
 			t.add(step, fmt.Sprintf("%.0f ms", median(all)), fmt.Sprintf("%.0f ms", slices.Max(all)))
 		}
 	}
