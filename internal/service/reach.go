@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -30,18 +31,19 @@ func (g KnownGateway) holds() (serves, keeps view.Version) {
 // published: of another incarnation, or from a later time than the store's.
 func (g KnownGateway) floor(incarnation string, sequence uint64) (counter uint64, unknown bool) {
 	serves, keeps := g.holds()
-	lowest := uint64(0)
+	counter = math.MaxUint64
 	for _, v := range []view.Version{serves, keeps} {
 		switch {
 		case v.Zero():
-			continue
+			// What it was sent may yet be served, or be on its way to its disk.
+			counter = 0
 		case v.Incarnation != incarnation || v.Counter > sequence:
 			return 0, true
-		case lowest == 0 || v.Counter < lowest:
-			lowest = v.Counter
+		default:
+			counter = min(counter, v.Counter)
 		}
 	}
-	return lowest, false
+	return counter, false
 }
 
 // Reach is what some known gateway may still route to.
