@@ -18,8 +18,8 @@ import (
 
 const artifactPrefix = "artifacts/"
 
-// artifactName is a digest's name in the bucket.
-func artifactName(digest string) string { return artifactPrefix + digest }
+// ArtifactName is a digest's name in the bucket.
+func ArtifactName(digest string) string { return artifactPrefix + digest }
 
 // HasArtifact says whether the digest is stored already. It then stays for a
 // while, so that a deploy can name it.
@@ -30,7 +30,7 @@ func (a *API) HasArtifact(ctx context.Context, req *connect.Request[fairleadv1.H
 	}
 	a.uses.deploys.RLock()
 	defer a.uses.deploys.RUnlock()
-	_, err := a.Bucket.Stat(ctx, artifactName(digest))
+	_, err := a.Bucket.Stat(ctx, ArtifactName(digest))
 	if err != nil && !errors.Is(err, bucket.ErrNotFound) {
 		return nil, err
 	}
@@ -55,7 +55,7 @@ func (a *API) UploadArtifact(ctx context.Context, stream *connect.ClientStream[f
 	}
 	a.uses.touch(header.GetDigest(), a.Now())
 	in := &upload{stream: stream, digest: header.GetDigest(), left: header.GetSize(), sum: sha256.New()}
-	_, err := a.Bucket.Put(ctx, artifactName(in.digest), in, true)
+	_, err := a.Bucket.Put(ctx, ArtifactName(in.digest), in, true)
 	if err != nil && !errors.Is(err, bucket.ErrExists) {
 		return nil, err
 	}

@@ -69,7 +69,7 @@ func TestAnArtifactIsStoredWholeOrNotAtAll(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if !w.has(digest) || !bytes.Equal(w.bucket.held[artifactName(digest)].body, body) {
+		if !w.has(digest) || !bytes.Equal(w.bucket.held[ArtifactName(digest)].body, body) {
 			t.Error("it is not stored as it was sent")
 		}
 		w.must(&fairleadv1.DeployRequest{Service: "hello", Template: &fairleadv1.Template{Command: []string{"./x"}, Artifact: digest}})

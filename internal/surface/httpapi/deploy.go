@@ -103,7 +103,7 @@ func (a *API) stored(ctx context.Context, digest string) error {
 	if digest == "" {
 		return nil
 	}
-	_, err := a.Bucket.Stat(ctx, artifactName(digest))
+	_, err := a.Bucket.Stat(ctx, ArtifactName(digest))
 	if errors.Is(err, bucket.ErrNotFound) {
 		return fault.New(fault.Invalid, "upload the file first: `fairlead deploy` does", "artifact %s is not stored", digest)
 	}

@@ -27,7 +27,12 @@ func (a *API) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fairleadv1.
 	if err != nil {
 		return nil, joinFault(err)
 	}
-	req := identity.JoinRequest{Token: m.GetToken(), Role: rec.Role, Name: m.GetName(), CSR: m.GetCsrPem()}
+	if rec.Name == "" {
+		if err := a.nameIsFree(ctx, rec.Role, m.GetName()); err != nil {
+			return nil, err
+		}
+	}
+	req := identity.JoinRequest{Token: m.GetToken(), Role: identity.Role(m.GetRole()), Name: m.GetName(), CSR: m.GetCsrPem()}
 	id, err := identity.Redeem(ctx, tokens, req, a.Authority.TrustDomain(), a.Now())
 	if err != nil {
 		return nil, joinFault(err)
@@ -38,6 +43,24 @@ func (a *API) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fairleadv1.
 	}
 	a.Log.Info("joined by token", "identity", id.String(), "token", tok.ID)
 	return &fairleadv1.JoinResponse{CertificatePem: cert, BundlePem: a.Authority.Bundle()}, nil
+}
+
+// nameIsFree refuses the name of a known member to the bearer of a token that
+// is not bound to it: whoever holds one could otherwise become any of them.
+func (a *API) nameIsFree(ctx context.Context, role identity.Role, name string) error {
+	kind := map[identity.Role]string{identity.Host: service.KindHost, identity.Gateway: service.KindGateway}[role]
+	if kind == "" {
+		return nil
+	}
+	_, err := a.Store.Get(ctx, store.Key{Kind: kind, Name: name})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return coded(err)
+	}
+	return fault.New(fault.Exists, fmt.Sprintf("to let it join again: fairlead token create --role %s --name %s", role, name),
+		"a %s named %q is known already, and the token is not bound to that name", role, name)
 }
 
 const newToken = "make a new one: fairlead token create --role host|gateway"

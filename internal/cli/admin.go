@@ -1,0 +1,129 @@
+package cli
+
+import (
+	"fmt"
+	"runtime"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+)
+
+type tokenCmd struct {
+	Create tokenCreateCmd `cmd:"" help:"Make a token by which one host or gateway joins, once."`
+}
+
+type tokenCreateCmd struct {
+	Role string        `name:"role" required:"" placeholder:"host|gateway" help:"Role that may join by it."`
+	Name string        `name:"name" help:"Name that it is bound to. Default: the joiner chooses."`
+	TTL  time.Duration `name:"ttl" default:"1h" placeholder:"D" help:"How long it is good for. Default: ${default}."`
+}
+
+func (cmd *tokenCreateCmd) Run(c *call) error {
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	resp, err := cl.admin.CreateToken(c.ctx, connect.NewRequest(&fairleadv1.CreateTokenRequest{Role: cmd.Role, Name: cmd.Name, Ttl: durationpb.New(cmd.TTL)}))
+	if err != nil {
+		return remote(err)
+	}
+	if !c.out.table() {
+		return c.out.message(resp.Msg)
+	}
+	c.out.line("%s", resp.Msg.GetToken())
+	return nil
+}
+
+type gatewaysCmd struct {
+	List   gatewaysListCmd   `cmd:"" default:"withargs" help:"List the known gateways."`
+	Retire gatewaysRetireCmd `cmd:"" help:"End the membership of a gateway that will not come back."`
+}
+
+type gatewaysListCmd struct{}
+
+func (cmd *gatewaysListCmd) Run(c *call) error {
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	resp, err := cl.admin.ListGateways(c.ctx, connect.NewRequest(&fairleadv1.ListGatewaysRequest{}))
+	if err != nil {
+		return remote(err)
+	}
+	if !c.out.table() {
+		return c.out.message(resp.Msg)
+	}
+	var rows [][]string
+	for _, g := range resp.Msg.GetGateways() {
+		rows = append(rows, []string{g.GetName(), connected(g.GetConnected()), spanOf(g.GetSilent()), orDash(g.GetServes()), orDash(g.GetKeeps()), orDash(g.GetPublicAddress()), orDash(g.GetPollAddress())})
+	}
+	c.out.rows("GATEWAY CONNECTED SILENT SERVES KEEPS PUBLIC POLL", rows)
+	for _, g := range resp.Msg.GetGateways() {
+		for _, r := range g.GetRefused() {
+			c.out.line("%s refuses %s", g.GetName(), r)
+		}
+		if g.GetKeepError() != "" {
+			c.out.line("%s cannot keep what it serves: %s", g.GetName(), g.GetKeepError())
+		}
+	}
+	return nil
+}
+
+type gatewaysRetireCmd struct {
+	Name string `arg:"" help:"Name of the gateway."`
+}
+
+func (cmd *gatewaysRetireCmd) Run(c *call) error {
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	if _, err := cl.admin.RetireGateway(c.ctx, connect.NewRequest(&fairleadv1.RetireGatewayRequest{Name: cmd.Name})); err != nil {
+		return remote(err)
+	}
+	c.out.line("gateway %s is retired", cmd.Name)
+	return nil
+}
+
+type hostsCmd struct{}
+
+func (cmd *hostsCmd) Run(c *call) error {
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	resp, err := cl.admin.ListHosts(c.ctx, connect.NewRequest(&fairleadv1.ListHostsRequest{}))
+	if err != nil {
+		return remote(err)
+	}
+	if !c.out.table() {
+		return c.out.message(resp.Msg)
+	}
+	var rows [][]string
+	for _, h := range resp.Msg.GetHosts() {
+		rows = append(rows, []string{h.GetName(), h.GetZone(), connected(h.GetConnected()), spanOf(h.GetSilent()), fmt.Sprint(h.GetInstances())})
+	}
+	c.out.rows("HOST ZONE CONNECTED SILENT INSTANCES", rows)
+	return nil
+}
+
+func connected(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
+type versionCmd struct{}
+
+func (cmd *versionCmd) Run(c *call) error {
+	c.out.line("fairlead %s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return nil
+}

@@ -1,0 +1,181 @@
+// Package cli is the command line: it speaks the public API, turns flags into
+// requests and answers into text for people or JSON and YAML for programs. It
+// holds no rule of the product but how flags merge, which the service package
+// says. The roles that run in a process of their own are handed to [Roles].
+// Read [Run] and [commands] first; each command has a file of its noun.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"golang.org/x/term"
+
+	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// version is set by the build; it is never changed.
+var version = "dev"
+
+// Exit codes.
+const (
+	ExitDone        = 0
+	ExitFailed      = 1 // it failed; a failed deploy leaves what served before serving
+	ExitRefused     = 2 // wrong usage, or refused input; nothing was changed
+	ExitUnreachable = 3 // the API cannot be reached
+)
+
+// Env is what a command line runs in.
+type Env struct {
+	Args           []string // without the program's name
+	Stdout, Stderr io.Writer
+	Getenv         func(string) string
+	Roles          Roles
+}
+
+// commands is the whole command line.
+type commands struct {
+	API    string `name:"api" env:"FAIRLEAD_API" placeholder:"ADDR" help:"Address of the API: HOST:PORT, or the path of a socket. Default: the socket of the data folder, else 127.0.0.1:7700."`
+	Data   string `name:"data" env:"FAIRLEAD_DATA" placeholder:"DIR" help:"Data folder. Default: /var/lib/fairlead as root, else $XDG_DATA_HOME/fairlead."`
+	Output string `short:"o" name:"output" enum:"table,json,yaml" default:"table" help:"Form of what is printed: ${enum}."`
+
+	Up      upCmd      `cmd:"" group:"roles" help:"Run everything in one process."`
+	Control controlCmd `cmd:"" group:"roles" help:"Run the control plane."`
+	Gateway gatewayCmd `cmd:"" group:"roles" help:"Run a gateway."`
+	Host    hostCmd    `cmd:"" group:"roles" help:"Run a host of instances."`
+
+	Deploy    deployCmd    `cmd:"" group:"services" help:"Deploy a service, or a new revision of it."`
+	Get       getCmd       `cmd:"" group:"services" help:"Show what is wanted: all services, or one."`
+	Status    statusCmd    `cmd:"" group:"services" help:"Show what is wanted, true, published and running."`
+	Revisions revisionsCmd `cmd:"" group:"services" help:"List the revisions of a service."`
+	Scale     scaleCmd     `cmd:"" group:"services" help:"Change the number of instances."`
+	Restart   restartCmd   `cmd:"" group:"services" help:"Replace every instance, one by one."`
+	Delete    deleteCmd    `cmd:"" group:"services" help:"Withdraw, stop and forget a service."`
+	Logs      logsCmd      `cmd:"" group:"services" help:"Show what the instances wrote."`
+	Events    eventsCmd    `cmd:"" group:"services" help:"Show the history of a service."`
+
+	Token    tokenCmd    `cmd:"" group:"installation" help:"Tokens by which hosts and gateways join."`
+	Gateways gatewaysCmd `cmd:"" group:"installation" help:"List the known gateways, or retire one."`
+	Hosts    hostsCmd    `cmd:"" group:"installation" help:"List the known hosts."`
+	Version  versionCmd  `cmd:"" group:"installation" help:"Show the version of this program."`
+}
+
+// call is one running command line.
+type call struct {
+	ctx  context.Context
+	env  Env
+	opts *commands
+	out  *printer
+}
+
+// exitError ends the command with a code, its text being said already.
+type exitError struct{ code int }
+
+func (e exitError) Error() string { return fmt.Sprintf("exit %d", e.code) }
+
+// Run runs one command line and returns its exit code.
+func Run(ctx context.Context, env Env) int {
+	var opts commands
+	exited := -1
+	parser, err := kong.New(&opts,
+		kong.Name("fairlead"),
+		kong.Description("Deploys services, and keeps every caller routed."),
+		kong.Writers(env.Stdout, env.Stderr),
+		kong.Exit(func(code int) { exited = code }),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, Summary: true}),
+		kong.ExplicitGroups([]kong.Group{{Key: "services", Title: "Services"}, {Key: "roles", Title: "Roles"}, {Key: "installation", Title: "Installation"}}),
+	)
+	if err != nil {
+		return say(env, err)
+	}
+	if len(env.Args) == 0 {
+		env.Args = []string{"--help"}
+	}
+	kctx, err := parser.Parse(env.Args)
+	if exited >= 0 { // help was asked for
+		return exited
+	}
+	if err != nil {
+		fmt.Fprintf(env.Stderr, "fairlead: %v\nTry `fairlead --help`.\n", err)
+		return ExitRefused
+	}
+	if opts.Data == "" {
+		opts.Data = DefaultData(env.Getenv, os.Geteuid())
+	}
+	c := &call{ctx: ctx, env: env, opts: &opts, out: newPrinter(env, opts.Output)}
+	return say(env, kctx.Run(c))
+}
+
+// DefaultData is the data folder where none is named.
+func DefaultData(getenv func(string) string, uid int) string {
+	if uid == 0 {
+		return "/var/lib/fairlead"
+	}
+	if dir := getenv("XDG_DATA_HOME"); filepath.IsAbs(dir) {
+		return filepath.Join(dir, "fairlead")
+	}
+	return filepath.Join(getenv("HOME"), ".local", "share", "fairlead")
+}
+
+// say tells an error and what to do about it, and returns the exit code.
+func say(env Env, err error) int {
+	if err == nil {
+		return ExitDone
+	}
+	var exit exitError
+	if errors.As(err, &exit) {
+		return exit.code
+	}
+	fmt.Fprintln(env.Stderr, "fairlead: "+err.Error())
+	hint := fault.HintOf(err)
+	var input *service.InputError
+	if errors.As(err, &input) {
+		hint = input.Hint
+	}
+	if hint != "" {
+		fmt.Fprintln(env.Stderr, "  "+hint)
+	}
+	return exitCode(err)
+}
+
+func exitCode(err error) int {
+	var input *service.InputError
+	if errors.As(err, &input) {
+		return ExitRefused
+	}
+	if unreachable(err) {
+		return ExitUnreachable
+	}
+	switch fault.CodeOf(err) {
+	case fault.Invalid, fault.NotFound, fault.Conflict, fault.Exists, fault.Forbidden, fault.Unauthenticated:
+		return ExitRefused
+	}
+	return ExitFailed
+}
+
+// isTerminal says whether w shows to a person.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// dashed says whether "--" stands on the command line.
+func (c *call) dashed() bool {
+	for _, a := range c.env.Args {
+		if a == "--" {
+			return true
+		}
+	}
+	return false
+}
+
+func joinLines(lines []string, indent string) string {
+	return indent + strings.Join(lines, "\n"+indent)
+}

@@ -1,0 +1,145 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
+	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/identity"
+)
+
+const (
+	// SocketName is the API's socket within the data folder.
+	SocketName = "api.sock"
+	// DefaultAPI is where the API is dialled when the socket is dead.
+	DefaultAPI = "127.0.0.1:7700"
+	// maxSocketPath is what the kernel takes, in bytes.
+	maxSocketPath = 107
+)
+
+// client is the API as a command uses it.
+type client struct {
+	fairleadv1connect.ServiceAPIServiceClient
+	admin fairleadv1connect.AdminAPIServiceClient
+	close func()
+}
+
+// dial finds the API: the one that is named, or the data folder's socket, or,
+// where that is dead, the default address.
+func (c *call) dial() (*client, error) {
+	if api := c.opts.API; api != "" {
+		if path, ok := socketPath(api); ok {
+			return c.overSocket(path)
+		}
+		return c.overTLS(api)
+	}
+	cl, err := c.overSocket(filepath.Join(c.opts.Data, SocketName))
+	if err == nil {
+		return cl, nil
+	}
+	remote, tlsErr := c.overTLS(DefaultAPI)
+	if tlsErr == nil {
+		return remote, nil
+	}
+	return nil, &unreachableError{fmt.Errorf("cannot reach the API: %w; nor by %s: %w", err, DefaultAPI, tlsErr)}
+}
+
+// socketPath says whether an address is a socket's.
+func socketPath(api string) (string, bool) {
+	if path, ok := strings.CutPrefix(api, "unix:"); ok {
+		return path, true
+	}
+	return api, strings.Contains(api, "/")
+}
+
+func (c *call) overSocket(path string) (*client, error) {
+	dial := func(ctx context.Context) (net.Conn, error) { return DialSocket(ctx, path) }
+	probe, err := dial(c.ctx)
+	if err != nil {
+		return nil, &unreachableError{fmt.Errorf("cannot reach the API by %s: %w", path, err)}
+	}
+	first := make(chan net.Conn, 1) // the probe is the first request's connection
+	first <- probe
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		select {
+		case conn := <-first:
+			return conn, nil
+		default:
+			return dial(ctx)
+		}
+	}}
+	return newClient(transport, "http://fairlead"), nil
+}
+
+func (c *call) overTLS(address string) (*client, error) {
+	cfg, err := identity.OperatorTLS(c.opts.Data)
+	if err != nil {
+		return nil, &unreachableError{err}
+	}
+	probe, err := (&tls.Dialer{Config: cfg}).DialContext(c.ctx, "tcp", address)
+	if err != nil {
+		return nil, &unreachableError{fmt.Errorf("cannot reach the API at %s: %w", address, err)}
+	}
+	_ = probe.Close() // only whether it is there was asked
+	return newClient(&http.Transport{TLSClientConfig: cfg}, "https://"+address), nil
+}
+
+func newClient(t *http.Transport, base string) *client {
+	hc := &http.Client{Transport: t}
+	return &client{
+		ServiceAPIServiceClient: fairleadv1connect.NewServiceAPIServiceClient(hc, base),
+		admin:                   fairleadv1connect.NewAdminAPIServiceClient(hc, base),
+		close:                   t.CloseIdleConnections,
+	}
+}
+
+// DialSocket dials a UNIX socket, by a short way where its path is too long.
+func DialSocket(ctx context.Context, path string) (net.Conn, error) {
+	short, release, err := ShortSocketPath(path)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	return (&net.Dialer{}).DialContext(ctx, "unix", short)
+}
+
+// unreachableError says that no API answered.
+type unreachableError struct{ err error }
+
+func (e *unreachableError) Error() string { return e.err.Error() }
+func (e *unreachableError) Unwrap() error { return e.err }
+
+// unreachable says whether err came from the way to the API, not from the API.
+func unreachable(err error) bool {
+	var way *unreachableError
+	if errors.As(err, &way) {
+		return true
+	}
+	var ce *connect.Error
+	if !errors.As(err, &ce) || connect.IsWireError(err) || errors.Is(err, context.Canceled) {
+		return false
+	}
+	// A server that says these says them with a detail of its own, by the wire.
+	switch ce.Code() {
+	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeInternal, connect.CodeDeadlineExceeded:
+		return true
+	}
+	return false
+}
+
+// remote gives what the API said its code and hint.
+func remote(err error) error {
+	if err == nil || unreachable(err) {
+		return err
+	}
+	return fault.FromConnect(err)
+}

@@ -1,0 +1,242 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"connectrpc.com/connect"
+
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+type waitFlags struct {
+	Wait   time.Duration `name:"wait" default:"2m" placeholder:"D" help:"How long to wait for the end. Default: ${default}."`
+	NoWait bool          `name:"no-wait" help:"Do not wait for the end."`
+}
+
+// following is one change that is waited for.
+type following struct {
+	service    string
+	generation int32
+	verb       string // deploy, scale, restart or delete
+	wait       waitFlags
+}
+
+// follow tells the progress of a change until it ends or the wait is over. Where
+// the API goes away meanwhile it is dialled again until then.
+func (c *call) follow(cl *client, f following) error {
+	if f.wait.NoWait {
+		c.out.line("generation %d of %s is asked for: `fairlead status %s` shows how far it is", f.generation, f.service, f.service)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, f.wait.Wait)
+	defer cancel()
+	p := c.progress()
+	var lost error
+	for ctx.Err() == nil {
+		end, err := c.watch(ctx, cl, f, p)
+		if end != nil {
+			return c.ended(cl, f, end)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+		if !unreachable(err) {
+			return remote(err)
+		}
+		if lost == nil {
+			p.note("the API is gone; waiting for it to come back")
+		}
+		lost = err
+		if cl = c.again(ctx); cl != nil {
+			lost = nil
+			defer cl.close()
+		}
+	}
+	p.clear()
+	if c.ctx.Err() != nil {
+		return fmt.Errorf("interrupted: the %s goes on; `fairlead status %s` shows how far it is", f.verb, f.service)
+	}
+	if lost != nil {
+		return &unreachableError{fmt.Errorf("the API did not come back within %s, so how the %s went is not known: %w", f.wait.Wait, f.verb, lost)}
+	}
+	return fmt.Errorf("still in progress after %s: it goes on; `fairlead status %s` shows how far it is", f.wait.Wait, f.service)
+}
+
+// again dials until the API answers or ctx ends; then it returns nil.
+func (c *call) again(ctx context.Context) *client {
+	for ctx.Err() == nil {
+		if cl, err := c.dial(); err == nil {
+			return cl
+		}
+		t := time.NewTimer(200 * time.Millisecond)
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+	}
+	return nil
+}
+
+// watch follows on one connection. It returns the end, or why there is none.
+func (c *call) watch(ctx context.Context, cl *client, f following, p *progress) (*fairleadv1.DeploymentEnd, error) {
+	s, err := cl.WatchDeployment(ctx, connect.NewRequest(&fairleadv1.WatchDeploymentRequest{Service: f.service, Generation: f.generation}))
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	for s.Receive() {
+		for _, step := range s.Msg().GetSteps() {
+			p.step(step)
+		}
+		if end := s.Msg().GetEnded(); end != nil {
+			p.clear()
+			return end, nil
+		}
+	}
+	if err := s.Err(); err != nil {
+		return nil, err
+	}
+	// A server that is stopped ends its streams without an end.
+	return nil, &unreachableError{errors.New("the API ended the stream")}
+}
+
+// progress shows steps: on a terminal the one that runs as a line that is
+// written over, elsewhere a plain line for each that ended.
+type progress struct {
+	out   *printer
+	err   *printer
+	live  bool
+	shown map[string]bool // :: attempt, step and state → shown already
+	open  bool            // a line stands that is written over
+}
+
+func (c *call) progress() *progress {
+	p := &progress{out: c.out, err: &printer{Writer: c.env.Stderr}, shown: map[string]bool{}}
+	if !c.out.table() { // standard output is for a program
+		p.out = p.err
+	}
+	p.live = c.out.table() && isTerminal(c.env.Stdout)
+	return p
+}
+
+func (p *progress) step(s *fairleadv1.StepProgress) {
+	key := fmt.Sprintf("%d/%s/%s", s.GetAttempt(), s.GetStep(), s.GetState())
+	if s.GetState() == "running" {
+		if p.live {
+			p.clear()
+			fmt.Fprintf(p.out, "%-10s %s  %s", s.GetStep(), p.out.paint(faint, ".."), s.GetText())
+			p.open = true
+		}
+		return
+	}
+	if p.shown[key] {
+		return
+	}
+	p.shown[key] = true
+	p.clear()
+	state := p.out.paint(green, "ok")
+	if s.GetState() != "done" {
+		state = p.out.paint(red, s.GetState())
+	}
+	p.out.line("%-10s %s  %s  %s", s.GetStep(), state, span(s.GetTook().AsDuration()), s.GetText())
+}
+
+func (p *progress) clear() {
+	if p.open {
+		fmt.Fprint(p.out, "\r\x1b[K")
+		p.open = false
+	}
+}
+
+func (p *progress) note(text string) {
+	p.clear()
+	p.err.line("%s", text)
+}
+
+// ended tells how a change ended, and gives the exit code to it.
+func (c *call) ended(cl *client, f following, end *fairleadv1.DeploymentEnd) error {
+	if !c.out.table() {
+		if err := c.out.message(end); err != nil {
+			return err
+		}
+	}
+	switch {
+	case end.GetOutcome() == "done":
+		return c.done(cl, f, end)
+	case end.GetOutcome() == "deleted" && f.verb == "delete":
+		if c.out.table() {
+			c.out.line("%s is gone", f.service)
+		}
+		return nil
+	}
+	c.tellFailure(f, end)
+	return exitError{ExitFailed}
+}
+
+func (c *call) done(cl *client, f following, end *fairleadv1.DeploymentEnd) error {
+	if !c.out.table() {
+		return nil
+	}
+	c.out.line("%s", end.GetServing())
+	if f.verb != "deploy" {
+		return nil
+	}
+	return c.reached(cl, f.service, end.GetUrl())
+}
+
+// reached prints where the service is reached, and a line that works where
+// NAME.localhost does not resolve.
+func (c *call) reached(cl *client, name, url string) error {
+	if !c.out.table() {
+		return nil
+	}
+	c.out.line("%s", url)
+	info, err := cl.admin.GetInfo(c.ctx, connect.NewRequest(&fairleadv1.GetInfoRequest{}))
+	if err != nil {
+		return remote(err)
+	}
+	if info.Msg.GetGatewayUrl() != "" {
+		c.out.line("curl -H 'Host: %s' %s", service.LocalHost(name), info.Msg.GetGatewayUrl())
+	}
+	return nil
+}
+
+// tellFailure names the step, the reason, the last lines, what serves now, and
+// whether it is tried again.
+func (c *call) tellFailure(f following, end *fairleadv1.DeploymentEnd) {
+	err := &printer{Writer: c.env.Stderr}
+	what := f.verb + " of " + f.service
+	if end.GetRevision() != "" {
+		what += " (" + end.GetRevision() + ")"
+	}
+	switch {
+	case end.GetOutcome() == "deleted":
+		err.line("%s ended: the service was deleted", what)
+	case end.GetOutcome() == "superseded":
+		err.line("%s was %s", what, end.GetReason())
+	case end.GetStep() != "":
+		err.line("%s failed at step %s: %s", what, end.GetStep(), end.GetReason())
+	default:
+		err.line("%s failed: %s", what, end.GetReason())
+	}
+	if len(end.GetLastLines()) > 0 {
+		err.line("its last lines were:\n%s", joinLines(end.GetLastLines(), "  | "))
+	}
+	if end.GetServing() != "" {
+		err.line("%s", end.GetServing())
+	}
+	switch {
+	case end.GetRetryAt() != nil:
+		err.line("it is tried again at %s", clock(end.GetRetryAt()))
+	case end.GetOutcome() == "failed" && end.GetHint() == "":
+		err.line("it is not tried again")
+	}
+	if end.GetHint() != "" {
+		err.line("%s", end.GetHint())
+	}
+}

@@ -1,0 +1,148 @@
+package cli
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// Roles runs what is a long-running part and no client of the API. Each call
+// returns when its context or the role ends; an error is told to the user.
+type Roles interface {
+	Up(ctx context.Context, o UpOptions) error
+	Control(ctx context.Context, o ControlOptions) error
+	Gateway(ctx context.Context, o GatewayOptions) error
+	Host(ctx context.Context, o HostOptions) error
+}
+
+// Process is what every role has.
+type Process struct {
+	Data           string // folder
+	Stdout, Stderr io.Writer
+	Version        string
+	LogLevel       string // debug, info, warn or error
+	LogFormat      string // text or json
+}
+
+// UpOptions of `fairlead up`. A port of 0 picks one.
+type UpOptions struct {
+	Process
+	API, Ops, Gateway, Poll string
+	Zones                   []string // one host in each; none means one host
+	KeepInstances           bool
+	Drain                   time.Duration // of the gateway's requests; zero means 30 s
+}
+
+// ControlOptions of `fairlead control`.
+type ControlOptions struct {
+	Process
+	API, Ops string
+}
+
+// Joining is what a role of a fleet has to reach control.
+type Joining struct {
+	Name      string
+	Control   []string
+	Token     string
+	TokenFile string // read again at each attempt
+}
+
+// GatewayOptions of `fairlead gateway`.
+type GatewayOptions struct {
+	Process
+	Joining
+	Listen, Poll, Ops string
+	Drain             time.Duration
+}
+
+// HostOptions of `fairlead host`.
+type HostOptions struct {
+	Process
+	Joining
+	Zone, Ops, Advertise string
+	KeepInstances        bool
+}
+
+type logFlags struct {
+	LogLevel  string `name:"log-level" enum:"debug,info,warn,error" default:"info" help:"What is logged: ${enum}."`
+	LogFormat string `name:"log-format" enum:"text,json" default:"text" help:"Form of the log on standard error: ${enum}."`
+}
+
+func (c *call) process(l logFlags) Process {
+	return Process{Data: c.opts.Data, Stdout: c.env.Stdout, Stderr: c.env.Stderr, Version: version, LogLevel: l.LogLevel, LogFormat: l.LogFormat}
+}
+
+func orDefault(s, otherwise string) string {
+	if s == "" {
+		return otherwise
+	}
+	return s
+}
+
+type upCmd struct {
+	Gateway       string        `name:"gateway" placeholder:"ADDR" default:"127.0.0.1:8080" help:"Where requests come. Default: ${default}."`
+	Poll          string        `name:"poll" placeholder:"ADDR" default:"127.0.0.1:7702" help:"Where hosts dial the gateway. Default: ${default}."`
+	Ops           string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7701" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
+	Zones         []string      `name:"zones" placeholder:"a,b,c" help:"Run a host in each of these zones."`
+	KeepInstances bool          `name:"keep-instances" help:"Leave instances running at the end; the next up adopts them."`
+	Drain         time.Duration `name:"drain" default:"30s" help:"How long requests in flight may go on at the end."`
+	LogLevel      string        `name:"log-level" enum:"debug,info,warn,error" default:"warn" help:"What is logged: ${enum}. Default: ${default}."`
+	LogFormat     string        `name:"log-format" enum:"text,json" default:"text" help:"Form of the log on standard error: ${enum}."`
+}
+
+func (cmd *upCmd) Run(c *call) error {
+	return c.env.Roles.Up(c.ctx, UpOptions{
+		Process: c.process(logFlags{cmd.LogLevel, cmd.LogFormat}), API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops, Gateway: cmd.Gateway, Poll: cmd.Poll,
+		Zones: cmd.Zones, KeepInstances: cmd.KeepInstances, Drain: cmd.Drain,
+	})
+}
+
+type controlCmd struct {
+	Ops string `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7701" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
+	logFlags
+}
+
+func (cmd *controlCmd) Run(c *call) error {
+	return c.env.Roles.Control(c.ctx, ControlOptions{Process: c.process(cmd.logFlags), API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops})
+}
+
+type joinFlags struct {
+	Name      string   `name:"name" required:"" help:"Name that it is known by."`
+	Control   []string `name:"control" placeholder:"ADDR" default:"127.0.0.1:7700" help:"Addresses of control. Default: ${default}."`
+	Token     string   `name:"token" env:"FAIRLEAD_TOKEN" help:"Token to join by, the first time."`
+	TokenFile string   `name:"token-file" placeholder:"FILE" help:"File that holds the token; read again at each attempt."`
+}
+
+func (j joinFlags) joining() Joining {
+	return Joining{Name: j.Name, Control: j.Control, Token: j.Token, TokenFile: j.TokenFile}
+}
+
+type gatewayCmd struct {
+	joinFlags
+	Listen string        `name:"listen" placeholder:"ADDR" default:"127.0.0.1:8080" help:"Where requests come. Default: ${default}."`
+	Poll   string        `name:"poll" placeholder:"ADDR" default:"127.0.0.1:7702" help:"Where hosts dial it; the address that they can reach. Default: ${default}."`
+	Ops    string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7703" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
+	Drain  time.Duration `name:"drain" default:"30s" help:"How long requests in flight may go on at the end."`
+	logFlags
+}
+
+func (cmd *gatewayCmd) Run(c *call) error {
+	return c.env.Roles.Gateway(c.ctx, GatewayOptions{
+		Process: c.process(cmd.logFlags), Joining: cmd.joining(), Listen: cmd.Listen, Poll: cmd.Poll, Ops: cmd.Ops, Drain: cmd.Drain,
+	})
+}
+
+type hostCmd struct {
+	joinFlags
+	Zone          string `name:"zone" default:"default" help:"Zone that it stands in."`
+	Advertise     string `name:"advertise" placeholder:"IP" default:"127.0.0.1" help:"Address at which gateways reach its instances. Default: ${default}."`
+	Ops           string `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7704" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
+	KeepInstances bool   `name:"keep-instances" help:"Leave instances running at the end; the next start adopts them."`
+	logFlags
+}
+
+func (cmd *hostCmd) Run(c *call) error {
+	return c.env.Roles.Host(c.ctx, HostOptions{
+		Process: c.process(cmd.logFlags), Joining: cmd.joining(), Zone: cmd.Zone, Advertise: cmd.Advertise, Ops: cmd.Ops, KeepInstances: cmd.KeepInstances,
+	})
+}

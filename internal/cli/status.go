@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"fmt"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+)
+
+type statusCmd struct {
+	Name string `arg:"" help:"Name of the service."`
+}
+
+func (cmd *statusCmd) Run(c *call) error {
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	resp, err := cl.GetStatus(c.ctx, connect.NewRequest(&fairleadv1.GetStatusRequest{Service: cmd.Name}))
+	if err != nil {
+		return remote(err)
+	}
+	if !c.out.table() {
+		return c.out.message(resp.Msg)
+	}
+	c.out.status(resp.Msg)
+	return nil
+}
+
+func (p *printer) status(s *fairleadv1.GetStatusResponse) {
+	p.line("%s  %s", s.GetService(), s.GetUrl())
+	if len(s.GetHostNames()) > 1 {
+		p.line("also at        %s", strings.Join(s.GetHostNames()[1:], " "))
+	}
+	p.line("generation     %d wanted, %d applied", s.GetGeneration(), s.GetObservedGeneration())
+	if s.GetDeleting() {
+		p.line("deleting       it is being torn down")
+	}
+	p.line("traffic        %s", orDash(trafficText(s.GetTraffic())))
+	p.routes(s.GetRoutes())
+	p.deployment(s.GetDeployment())
+	if s.GetNeedsOperator() != "" {
+		p.line("%s %s", p.paint(red, "needs operator"), s.GetNeedsOperator())
+	}
+	for _, a := range s.GetAlarms() {
+		p.line("%s          %s", p.paint(red, "alarm"), a)
+	}
+	p.line("")
+	p.revisions(s.GetRevisions())
+	p.line("")
+	p.instances(s.GetInstances())
+}
+
+func trafficText(all []*fairleadv1.TrafficStatus) string {
+	var out []string
+	for _, t := range all {
+		text := fmt.Sprintf("%s %d%%", t.GetRevision(), t.GetPercent())
+		if t.GetTag() != "" {
+			text += " (tag " + t.GetTag() + ")"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, ", ")
+}
+
+func (p *printer) routes(r *fairleadv1.RoutesStatus) {
+	if r.GetVersion() == "" {
+		p.line("routes         none published")
+		return
+	}
+	var out []string
+	for _, t := range r.GetTraffic() {
+		out = append(out, fmt.Sprintf("%s %d%%", t.GetRevision(), t.GetPercent()))
+	}
+	p.line("routes         %s  version %s", orDash(strings.Join(out, ", ")), r.GetVersion())
+	behind := ""
+	if len(r.GetBehind()) > 0 {
+		behind = "; behind: " + strings.Join(r.GetBehind(), ", ")
+	}
+	p.line("gateways       %d of %d serve it%s", r.GetAcknowledged(), r.GetGateways(), behind)
+}
+
+func (p *printer) deployment(d *fairleadv1.DeploymentStatus) {
+	if d == nil {
+		return
+	}
+	text := fmt.Sprintf("%s of %s, attempt %d: %s", d.GetKind(), orDash(d.GetRevision()), d.GetAttempt(), d.GetState())
+	if d.GetStep() != "" {
+		text += " at " + d.GetStep()
+	}
+	p.line("last change    %s", text)
+	if d.GetError() != "" {
+		p.line("error          %s", d.GetError())
+	}
+	if d.GetRetryAt() != nil {
+		p.line("tried again    %s", clock(d.GetRetryAt()))
+	}
+}
+
+func (p *printer) revisions(all []*fairleadv1.RevisionStatus) {
+	var rows [][]string
+	for _, r := range all {
+		rows = append(rows, []string{r.GetName(), r.GetState(), clock(r.GetCreatedAt()), short(r.GetDigest()), r.GetReason()})
+	}
+	p.rows("REVISION STATE CREATED DIGEST REASON", rows)
+}
+
+// short is enough of a digest to tell it from others.
+func short(digest string) string {
+	_, hex, ok := strings.Cut(digest, ":")
+	if !ok || len(hex) < 12 {
+		return orDash(digest)
+	}
+	return hex[:12]
+}
+
+func (p *printer) instances(all []*fairleadv1.InstanceStatus) {
+	var rows [][]string
+	for _, i := range all {
+		detail := i.GetDetail()
+		if i.GetExitStatus() != "" && !strings.Contains(detail, i.GetExitStatus()) {
+			detail = strings.TrimPrefix(detail+"; "+i.GetExitStatus(), "; ")
+		}
+		rows = append(rows, []string{
+			i.GetId(), i.GetSlot(), i.GetState(), fmt.Sprint(i.GetPid()), fmt.Sprint(i.GetRestarts()),
+			i.GetHost() + "/" + i.GetZone(), i.GetEligibility(), detail,
+		})
+	}
+	p.rows("INSTANCE SLOT STATE PID RESTARTS HOST/ZONE ELIGIBILITY DETAIL", rows)
+}
+
+type revisionsCmd struct {
+	Name string `arg:"" help:"Name of the service."`
+}
+
+func (cmd *revisionsCmd) Run(c *call) error {
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	resp, err := cl.ListRevisions(c.ctx, connect.NewRequest(&fairleadv1.ListRevisionsRequest{Service: cmd.Name}))
+	if err != nil {
+		return remote(err)
+	}
+	if !c.out.table() {
+		return c.out.message(resp.Msg)
+	}
+	c.out.revisions(resp.Msg.GetRevisions())
+	return nil
+}
