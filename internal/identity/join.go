@@ -37,7 +37,7 @@ func Join(ctx context.Context, k *Keystore, j Joining) (err error) {
 		return fault.New(fault.Invalid, "", "cannot join at %s: %w", j.Address, err)
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	res, err := fairleadv1.NewIdentityServiceClient(conn).Join(ctx, &fairleadv1.JoinRequest{Token: j.Token, Name: j.Name, CsrPem: csr})
+	res, err := fairleadv1.NewIdentityServiceClient(conn).Join(ctx, &fairleadv1.JoinRequest{Token: j.Token, Name: j.Name, Role: string(k.role), CsrPem: csr})
 	if err != nil {
 		return fmt.Errorf("cannot join at %s: %w", j.Address, fault.FromGRPC(err))
 	}

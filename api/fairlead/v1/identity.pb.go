@@ -25,8 +25,10 @@ type JoinRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Token string                 `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
 	// Name that the role wants, e.g. the gateway's name.
-	Name          string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
-	CsrPem        []byte `protobuf:"bytes,3,opt,name=csr_pem,json=csrPem,proto3" json:"csr_pem,omitempty"`
+	Name   string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	CsrPem []byte `protobuf:"bytes,3,opt,name=csr_pem,json=csrPem,proto3" json:"csr_pem,omitempty"`
+	// Role that it wants to be, so that a token of another role is not spent on it.
+	Role          string `protobuf:"bytes,4,opt,name=role,proto3" json:"role,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -80,6 +82,13 @@ func (x *JoinRequest) GetCsrPem() []byte {
 		return x.CsrPem
 	}
 	return nil
+}
+
+func (x *JoinRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
 }
 
 type JoinResponse struct {
@@ -234,11 +243,12 @@ var File_fairlead_v1_identity_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_identity_proto_rawDesc = "" +
 	"\n" +
-	"\x1afairlead/v1/identity.proto\x12\vfairlead.v1\"P\n" +
+	"\x1afairlead/v1/identity.proto\x12\vfairlead.v1\"d\n" +
 	"\vJoinRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
-	"\acsr_pem\x18\x03 \x01(\fR\x06csrPem\"V\n" +
+	"\acsr_pem\x18\x03 \x01(\fR\x06csrPem\x12\x12\n" +
+	"\x04role\x18\x04 \x01(\tR\x04role\"V\n" +
 	"\fJoinResponse\x12'\n" +
 	"\x0fcertificate_pem\x18\x01 \x01(\fR\x0ecertificatePem\x12\x1d\n" +
 	"\n" +
