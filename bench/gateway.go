@@ -197,6 +197,7 @@ func (c *contest) section(b *bench) *section {
 	}
 	return &section{tables: []table{measured, against, beside}, notes: []string{fmt.Sprintf(
 		"%d interleaved rounds of %s a sample; load, proxy and backend share the cores. In brackets: the least and the most of a round. "+
+			"ReverseProxy is net/http/httputil's; relay passes bytes on without reading them, which is what the network costs a Go program. "+
 			"Other programs of the machine used %.0f%% of its CPU time (median of the samples; at most %.0f%%).",
 		b.runs, b.sample, 100*median(c.others), 100*slices.Max(c.others))}}
 }

@@ -27,7 +27,7 @@ func (b *bench) peers(ctx context.Context, backend string) ([]*proxy, error) {
 	for _, one := range []struct {
 		name  string
 		start func(ctx context.Context, listen, backend string) (*process, error)
-	}{{"Caddy", b.startCaddy}, {"HAProxy", b.startHAProxy}, {"ReverseProxy", b.startReverseProxy}} {
+	}{{"Caddy", b.startCaddy}, {"HAProxy", b.startHAProxy}, {"ReverseProxy", b.startGo("reverseproxy")}, {"relay", b.startGo("relay")}} {
 		listen, err := freeAddress()
 		if err != nil {
 			return all, err
@@ -115,10 +115,13 @@ func (b *bench) startHAProxy(_ context.Context, listen, backend string) (*proces
 	return start(nil, name, "-db", "-q", "-f", file)
 }
 
-func (b *bench) startReverseProxy(ctx context.Context, listen, backend string) (*process, error) {
-	program, err := b.build(ctx, ".", "./reverseproxy")
-	if err != nil {
-		return nil, err
+// startGo starts one of this folder's own programs.
+func (b *bench) startGo(command string) func(ctx context.Context, listen, backend string) (*process, error) {
+	return func(ctx context.Context, listen, backend string) (*process, error) {
+		program, err := b.build(ctx, ".", "./"+command)
+		if err != nil {
+			return nil, err
+		}
+		return start(nil, program, listen, backend)
 	}
-	return start(nil, program, listen, backend)
 }
