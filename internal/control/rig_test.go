@@ -31,6 +31,7 @@ type rig struct {
 	hosts    *hosttest.Sim
 	gateways *gatewaytest.Sim
 	runs     []*running
+	over     chan struct{} // closed when the test has ended
 	minted   int
 }
 
@@ -55,8 +56,9 @@ func inRegion(t *testing.T, gateways int, f func(r *rig)) {
 		r := &rig{
 			t: t, disk: memory.New(memory.Options{}),
 			hosts:    hosttest.NewSim(service.Host{Name: "a", Zone: "z1"}, service.Host{Name: "b", Zone: "z2"}),
-			gateways: gatewaytest.NewSim(names...),
+			gateways: gatewaytest.NewSim(names...), over: make(chan struct{}),
 		}
+		defer close(r.over)
 		r.store = r.disk.Open()
 		defer r.gateways.Close()
 		defer func() {
@@ -168,7 +170,7 @@ func (l *logs) Write(b []byte) (int, error) {
 }
 
 func testLog(t *testing.T) *slog.Logger {
-	return slog.New(slog.NewTextHandler(&logs{t: t}, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	return slog.New(slog.NewTextHandler(&logs{t: t}, &slog.HandlerOptions{Level: slog.LevelInfo}))
 }
 
 // write edits the service's desired document as the API would.
@@ -274,7 +276,7 @@ func (r *rig) within(d time.Duration, what string, f func() bool) {
 		if !time.Now().Before(end) {
 			r.t.Fatalf("not within %s: %s\n%s", d, what, r.state())
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(min(max(d/1000, 20*time.Millisecond), 200*time.Millisecond))
 	}
 }
 
@@ -343,10 +345,10 @@ func (r *rig) watched(name, gateway string) (stop func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(ended)
-		began, step := time.Now(), 5*time.Millisecond
+		began, step := time.Now(), 10*time.Millisecond
 		for {
-			if time.Since(began) > time.Minute {
-				step = 500 * time.Millisecond
+			if time.Since(began) > 20*time.Second {
+				step = 250 * time.Millisecond
 			}
 			if !r.answered(name, gateway) {
 				r.t.Errorf("nothing answers %s through %s at %s", name, gateway, time.Now().Format(time.StampMilli))
@@ -354,6 +356,8 @@ func (r *rig) watched(name, gateway string) (stop func()) {
 			}
 			select {
 			case <-done:
+				return
+			case <-r.over:
 				return
 			case <-time.After(step):
 			}
