@@ -65,6 +65,8 @@ type commands struct {
 	Gateways gatewaysCmd `cmd:"" group:"installation" help:"List the known gateways, or retire one."`
 	Hosts    hostsCmd    `cmd:"" group:"installation" help:"List the known hosts."`
 	Version  versionCmd  `cmd:"" group:"installation" help:"Show the version of this program."`
+
+	Reference referenceCmd `cmd:"" hidden:"" help:"Write the reference of the command line."`
 }
 
 // call is one running command line.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -23,6 +24,15 @@ type following struct {
 	generation int32
 	verb       string // deploy, scale, restart or delete
 	wait       waitFlags
+}
+
+// kind of change to wait for: a deploy waits for all that it asked for, and a
+// deletion for the end of everything.
+func (f following) kind() string {
+	if f.verb == "scale" || f.verb == "restart" {
+		return f.verb
+	}
+	return ""
 }
 
 // follow tells the progress of a change until it ends or the wait is over. Where
@@ -84,7 +94,7 @@ func (c *call) again(ctx context.Context) *client {
 
 // watch follows on one connection. It returns the end, or why there is none.
 func (c *call) watch(ctx context.Context, cl *client, f following, p *progress) (*fairleadv1.DeploymentEnd, error) {
-	s, err := cl.WatchDeployment(ctx, connect.NewRequest(&fairleadv1.WatchDeploymentRequest{Service: f.service, Generation: f.generation}))
+	s, err := cl.WatchDeployment(ctx, connect.NewRequest(&fairleadv1.WatchDeploymentRequest{Service: f.service, Generation: f.generation, Kind: f.kind()}))
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +153,11 @@ func (p *progress) step(s *fairleadv1.StepProgress) {
 	if s.GetState() != "done" {
 		state = p.out.paint(red, s.GetState())
 	}
-	p.out.line("%-10s %s  %s  %s", s.GetStep(), state, span(s.GetTook().AsDuration()), s.GetText())
+	took := ""
+	if s.GetTook() != nil {
+		took = "  " + span(s.GetTook().AsDuration())
+	}
+	p.out.line("%s", strings.TrimRight(fmt.Sprintf("%-10s %s%s  %s", s.GetStep(), state, took, s.GetText()), " "))
 }
 
 func (p *progress) clear() {

@@ -206,9 +206,13 @@ func (x *DeployResponse) GetUrl() string {
 }
 
 type WatchDeploymentRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	Generation    int32                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Service    string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Generation int32                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	// Kind of change that the caller waits for: deploy, scale or restart. What
+	// else the generation asks for, such as another attempt of a deploy that
+	// failed before it, is then not waited for. Empty waits for all of it.
+	Kind          string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -255,6 +259,13 @@ func (x *WatchDeploymentRequest) GetGeneration() int32 {
 		return x.Generation
 	}
 	return 0
+}
+
+func (x *WatchDeploymentRequest) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
 }
 
 type WatchDeploymentResponse struct {
@@ -3370,12 +3381,13 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"generation\x12\x1c\n" +
 	"\tunchanged\x18\x02 \x01(\bR\tunchanged\x12\x18\n" +
 	"\amessage\x18\x03 \x01(\tR\amessage\x12\x10\n" +
-	"\x03url\x18\x04 \x01(\tR\x03url\"R\n" +
+	"\x03url\x18\x04 \x01(\tR\x03url\"f\n" +
 	"\x16WatchDeploymentRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x02 \x01(\x05R\n" +
-	"generation\"|\n" +
+	"generation\x12\x12\n" +
+	"\x04kind\x18\x03 \x01(\tR\x04kind\"|\n" +
 	"\x17WatchDeploymentResponse\x12/\n" +
 	"\x05steps\x18\x01 \x03(\v2\x19.fairlead.v1.StepProgressR\x05steps\x120\n" +
 	"\x05ended\x18\x02 \x01(\v2\x1a.fairlead.v1.DeploymentEndR\x05ended\"\xb1\x01\n" +

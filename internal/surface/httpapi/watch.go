@@ -38,7 +38,7 @@ func (a *API) WatchDeployment(ctx context.Context, req *connect.Request[fairlead
 	if err := stream.Send(&fairleadv1.WatchDeploymentResponse{}); err != nil {
 		return err
 	}
-	f := &follower{api: a, service: m.GetService(), generation: m.GetGeneration(), told: map[string]saga.Step{}}
+	f := &follower{api: a, service: m.GetService(), generation: m.GetGeneration(), kind: m.GetKind(), told: map[string]saga.Step{}}
 	return f.run(ctx, stream.Send)
 }
 
@@ -47,6 +47,7 @@ type follower struct {
 	api        *API
 	service    string
 	generation int32
+	kind       string // of change that is waited for; empty means all
 
 	desired held[service.Desired]
 	catalog held[service.Catalog]
@@ -165,15 +166,23 @@ func (f *follower) takeSaga(d store.Document) bool {
 	return true
 }
 
-// current is the newest saga of the generation.
+// current is the newest saga of the generation, of the kind that is waited for
+// if there is one. Another one is given where nothing serves: then the kind
+// cannot be had before that one succeeds.
 func (f *follower) current() (saga.Record, bool) {
-	var newest held[saga.Record]
+	var newest, wanted held[saga.Record]
 	for _, h := range f.sagas {
 		if !newest.exists || h.value.Started.After(newest.value.Started) {
 			newest = h
 		}
+		if h.value.Kind == f.kind && (!wanted.exists || h.value.Started.After(wanted.value.Started)) {
+			wanted = h
+		}
 	}
-	return newest.value, newest.exists
+	if f.kind == "" || !wanted.exists && len(f.catalog.value.Traffic) == 0 {
+		return newest.value, newest.exists
+	}
+	return wanted.value, wanted.exists
 }
 
 // tell sends what is new, and says whether that was the end.

@@ -26,7 +26,12 @@ type progress struct {
 
 func (w *world) watch(generation int32) *progress {
 	w.t.Helper()
-	s, err := w.services.WatchDeployment(w.ctx, connect.NewRequest(&fairleadv1.WatchDeploymentRequest{Service: "hello", Generation: generation}))
+	return w.watchKind(generation, "")
+}
+
+func (w *world) watchKind(generation int32, kind string) *progress {
+	w.t.Helper()
+	s, err := w.services.WatchDeployment(w.ctx, connect.NewRequest(&fairleadv1.WatchDeploymentRequest{Service: "hello", Generation: generation, Kind: kind}))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -138,9 +143,41 @@ func TestTheSagasOfOtherGenerationsAndServicesTellNothing(t *testing.T) {
 		w.put(service.KindSaga, "s2", collect)
 		p := w.watch(2)
 		w.put(service.KindSaga, "s3", record(2, saga.Done, step("queue", "done", "new")))
+		w.put(service.KindCatalog, "hello", service.Catalog{Service: "hello", ObservedGeneration: 2})
 		p.until("")
 		if got := strings.Join(p.said, "|"); got != "queue done new" || p.end.Outcome != "done" {
 			t.Errorf("said %q, ended %v", got, p.end)
+		}
+	})
+}
+
+func TestWhoWaitsForAScaleIsNotToldOfAnotherAttemptOfAFailedDeploy(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.must(&fairleadv1.DeployRequest{Service: "hello"})
+		w.put(service.KindCatalog, "hello", service.Catalog{Service: "hello", Traffic: []service.CatalogPart{{Revision: "hello-00001", Percent: 100}}})
+		w.put(service.KindSaga, "s1", record(1, saga.Waiting, step("ready", "failed", "")))
+		p := w.watchKind(1, "scale")
+		r := record(1, saga.Running, step("place", "done", "3 wanted"))
+		r.Kind = "scale"
+		w.put(service.KindSaga, "s2", r)
+		p.until("place")
+		r.State = saga.Done
+		w.put(service.KindSaga, "s2", r)
+		p.until("")
+		if got := strings.Join(p.said, "|"); got != "place done 3 wanted" || p.end.Outcome != "done" {
+			t.Errorf("said %q, ended %v", got, p.end)
+		}
+	})
+}
+
+func TestWhoWaitsForAScaleOfWhatNeverServedIsToldThatTheDeployFails(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.must(&fairleadv1.DeployRequest{Service: "hello"})
+		w.put(service.KindSaga, "s1", record(1, saga.Waiting, step("ready", "failed", "")))
+		p := w.watchKind(1, "scale")
+		p.until("")
+		if p.end.Outcome != "failed" {
+			t.Errorf("ended %v", p.end)
 		}
 	})
 }
@@ -177,6 +214,7 @@ func TestAWatcherThatFellBehindListsAgain(t *testing.T) {
 	send := func(m *fairleadv1.WatchDeploymentResponse) error {
 		got = append(got, m)
 		if m.Ended == nil {
+			w.put(service.KindCatalog, "hello", service.Catalog{Service: "hello", ObservedGeneration: 1})
 			w.put(service.KindSaga, "s1", record(1, saga.Done, step("queue", "done", "")))
 		}
 		return nil

@@ -39,7 +39,8 @@ func (f *follower) end(r saga.Record, known bool) *fairleadv1.DeploymentEnd {
 	case d.Generation > f.generation:
 		return f.superseded(r)
 	case !d.Deleted && c.ObservedGeneration >= f.generation && !(known && r.Open()):
-		return f.ended("done", saga.Record{Subject: c.Latest}, "")
+		r.Subject = c.Latest
+		return f.ended("done", r, "")
 	}
 	return nil
 }
@@ -47,8 +48,8 @@ func (f *follower) end(r saga.Record, known bool) *fairleadv1.DeploymentEnd {
 func (f *follower) sagaEnd(r saga.Record) *fairleadv1.DeploymentEnd {
 	switch r.State {
 	case saga.Done:
-		if f.desired.exists && f.desired.value.Deleted {
-			return nil // the deletion ends with its document
+		if f.kind == "" || r.Kind != f.kind {
+			return nil // a generation may ask for more than one saga does
 		}
 		return f.ended("done", r, "")
 	case saga.Superseded:
