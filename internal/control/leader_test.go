@@ -18,8 +18,10 @@ import (
 // not done, and it does not notice.
 type asleep struct {
 	store.Store
-	mu     sync.Mutex
-	sleeps bool
+	mu        sync.Mutex
+	sleeps    bool
+	succeeded bool // another leads by now
+	written   int  // what it wrote all the same
 }
 
 func (a *asleep) Apply(ctx context.Context, ap store.Apply) (store.Result, error) {
@@ -29,7 +31,13 @@ func (a *asleep) Apply(ctx context.Context, ap store.Apply) (store.Result, error
 	if sleeps && writes(service.KindLeader, "beat")(ap) {
 		return store.Result{}, nil
 	}
-	return a.Store.Apply(ctx, ap)
+	res, err := a.Store.Apply(ctx, ap)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if err == nil && a.succeeded {
+		a.written++
+	}
+	return res, err
 }
 
 func (a *asleep) sleep() {
@@ -90,9 +98,15 @@ func TestALeaderThatSleptAndWasSucceededIsNotObeyed(t *testing.T) {
 		if !a.Leading() {
 			t.Fatal("the first was to believe that it leads")
 		}
-		r.within(5*time.Second, "hosts and gateways know the second", func() bool {
+		if _, err := a.AdmitHost(r.t.Context(), service.Host{Name: "z", Zone: "z"}, view.Epoch{}); err == nil {
+			t.Error("the sleeper's write was taken by the store")
+		}
+		r.within(5*time.Second, "gateways know the second", func() bool {
 			return r.gateways.Gateway("g1").Table().Epoch.Number == 2
 		})
+		bed.mu.Lock()
+		bed.succeeded = true
+		bed.mu.Unlock()
 		known := len(r.hosts.Commands())
 		stop := r.watched("hello", "g1")
 		// The hosts learn the epoch by the first command of the second, or by
@@ -116,6 +130,9 @@ func TestALeaderThatSleptAndWasSucceededIsNotObeyed(t *testing.T) {
 			}
 		}
 		r.within(10*time.Second, "the sleeper knows", func() bool { return !a.Leading() })
+		if bed.written > 0 {
+			t.Errorf("the sleeper wrote %d times to the store", bed.written)
+		}
 		stop()
 	})
 }

@@ -188,6 +188,37 @@ func TestAFinalizeThatFailsAfterPublicationLeavesAllOnTheOldRevisionAndIsResumed
 	})
 }
 
+func TestAFailedDeployKeepsRunningWhatACutOffGatewayRoutesTo(t *testing.T) {
+	inRegion(t, 2, func(r *rig) {
+		p := &pointStore{from: writes(service.KindRevision, "hello-00002"), at: 7, mode: notLanded}
+		cut := false
+		p.hook = func(n int, _ store.Apply) {
+			if n == 6 && !cut { // the routes are acknowledged: the next write is the catalog's
+				cut = true
+				r.gateways.Gateway("g2").Cut()
+			}
+		}
+		r.killable(p)
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		one, two := r.watched("hello", "g1"), r.watched("hello", "g2")
+		r.deploy("hello", "two")
+		r.within(20*time.Second, "the attempt failed", func() bool { return r.deploySaga("hello").State == saga.Waiting })
+		if s := r.deploySaga("hello"); s.FailedStep != "finalize" {
+			t.Fatalf("it did not fail after publication: %+v", s)
+		}
+		route, _ := r.gateways.Gateway("g2").Table().Route("hello")
+		if route.Splits[0].Revision != "hello-00002" || len(r.live("hello-00002")) != 1 {
+			t.Errorf("g2 routes to %s, of which %d are live", route.Splits[0].Revision, len(r.live("hello-00002")))
+		}
+		time.Sleep(15 * time.Second)
+		r.gateways.Gateway("g2").Heal()
+		r.serves(time.Minute, "hello", "hello-00002")
+		one()
+		two()
+	})
+}
+
 func TestAnIntentThatComesWhilePublishedRoutesAreWaitedForEndsTheAttempt(t *testing.T) {
 	inRegion(t, 1, func(r *rig) {
 		r.start(options{})
