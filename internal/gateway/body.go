@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"sort"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,8 +24,10 @@ var (
 type body struct {
 	src     io.ReadCloser // nil: there is none, or it is held whole
 	size    int64         // 0: none, -1: chunked
-	trailer http.Header
-	buf     *[]byte // backs held
+	trailer http.Header   // filled by the reading of src
+	// declared are the trailers that were announced.
+	declared string
+	buf      *[]byte // backs held
 
 	mu   sync.Mutex
 	cond sync.Cond
@@ -51,7 +54,7 @@ func (x *exchange) prepareBody(expect bool) bool {
 	if b.size == 0 {
 		return true
 	}
-	b.trailer = x.r.Trailer
+	b.trailer, b.declared = x.r.Trailer, strings.Join(sortedKeys(x.r.Trailer), ", ")
 	b.buf = holds.Get().(*[]byte)
 	b.held = (*b.buf)[:0]
 	if b.size > 0 && b.size <= holdLimit && !expect {

@@ -58,8 +58,13 @@ func TestADeadInstancesIdempotentRequestsAreSentAgainAndOthersAreTold502(t *test
 		body   int
 		again  bool
 	}{
-		{"GET", 0, true}, {"OPTIONS", 0, true}, {"DELETE", 0, true}, {"PUT", 60_000, true},
-		{"PUT", 200_000, false}, {"POST", 10, false}, {"PATCH", 0, false},
+		{"GET", 0, true},
+		{"OPTIONS", 0, true},
+		{"DELETE", 0, true},
+		{"PUT", 60_000, true},
+		{"PUT", 200_000, false},
+		{"POST", 10, false},
+		{"PATCH", 0, false},
 	} {
 		t.Run(fmt.Sprintf("%s with %d bytes", c.method, c.body), func(t *testing.T) {
 			r := newRig(t)
@@ -205,8 +210,15 @@ func TestConnectionsAreReused(t *testing.T) {
 		}
 	})
 	for _, c := range []struct{ method, path, body string }{
-		{"GET", "/", ""}, {"HEAD", "/", ""}, {"GET", "/chunked", ""}, {"GET", "/none", ""}, {"GET", "/same", ""},
-		{"POST", "/", "x"}, {"GET", "/", ""}, {"HEAD", "/", ""}, {"GET", "/chunked", ""},
+		{"GET", "/", ""},
+		{"HEAD", "/", ""},
+		{"GET", "/chunked", ""},
+		{"GET", "/none", ""},
+		{"GET", "/same", ""},
+		{"POST", "/", "x"},
+		{"GET", "/", ""},
+		{"HEAD", "/", ""},
+		{"GET", "/chunked", ""},
 	} {
 		resp, _ := r.do(r.request(c.method, "hello.localhost", c.path, strings.NewReader(c.body)))
 		if resp.StatusCode >= 400 {

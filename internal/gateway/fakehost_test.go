@@ -176,3 +176,24 @@ func (h *fakeHost) barrier() {
 	h.terminating(id)
 	h.await("the barrier", func() bool { return h.withdrawn[id] })
 }
+
+// tryHost says hello under a name, and returns how it was taken.
+func (r *rig) tryHost(name string) error {
+	r.t.Helper()
+	conn, err := grpc.NewClient(r.g.PollAddr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	s, err := pb.NewPollServiceClient(conn).Poll(ctx)
+	if err != nil {
+		return err
+	}
+	if err := s.Send(&pb.PollRequest{Message: &pb.PollRequest_Hello{Hello: &pb.PollHello{Host: name}}}); err != nil {
+		return err
+	}
+	_, err = s.Recv()
+	return err
+}

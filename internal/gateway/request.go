@@ -105,8 +105,8 @@ func (x *exchange) writeFraming(c *conn) {
 	switch {
 	case x.body.size < 0:
 		w.WriteString("Transfer-Encoding: chunked\r\n")
-		if len(x.body.trailer) > 0 {
-			writeField(w, "Trailer", strings.Join(sortedKeys(x.body.trailer), ", "))
+		if x.body.declared != "" {
+			writeField(w, "Trailer", x.body.declared)
 		}
 	case x.body.size > 0 || len(r.Header["Content-Length"]) > 0:
 		var num [20]byte

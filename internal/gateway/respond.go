@@ -99,7 +99,6 @@ func (a *attempt) copyBody(f framing, declared []string) error {
 
 // length forwards exactly n bytes.
 func (a *attempt) length(n int64) error {
-	a.flush()
 	src := io.LimitedReader{R: a.c.br, N: n}
 	if err := a.stream(&src); err != nil {
 		return err
@@ -115,6 +114,9 @@ func (a *attempt) stream(src io.Reader) error {
 	buf := copies.Get().(*[]byte)
 	defer copies.Put(buf)
 	for {
+		if a.c.br.Buffered() == 0 {
+			a.flush()
+		}
 		n, err := src.Read(*buf)
 		if n > 0 {
 			if _, err := a.x.w.Write((*buf)[:n]); err != nil {
@@ -126,9 +128,6 @@ func (a *attempt) stream(src io.Reader) error {
 		}
 		if err != nil {
 			return err
-		}
-		if a.c.br.Buffered() == 0 {
-			a.flush()
 		}
 	}
 }

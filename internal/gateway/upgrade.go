@@ -38,6 +38,7 @@ func (a *attempt) switchProtocols(h head, stop func() bool) error {
 	if err := to.Write(rw); err != nil {
 		return nil // the caller is gone
 	}
+	rw.WriteString("\r\n")
 	if n := c.br.Buffered(); n > 0 {
 		b, _ := c.br.Peek(n)
 		rw.Write(b)
