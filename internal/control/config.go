@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -79,6 +80,7 @@ type Control struct {
 
 	mu     sync.Mutex
 	term   *term             // nil while standing by
+	turned chan struct{}     // closed when term changes
 	alarms map[string]string // :: what → alarm in words
 }
 
@@ -102,7 +104,7 @@ func New(cfg Config) *Control {
 	if cfg.Rand == nil {
 		cfg.Rand = rand.Reader
 	}
-	c := &Control{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Metrics), alarms: map[string]string{}}
+	c := &Control{cfg: cfg, log: cfg.Logger, metrics: newMetrics(cfg.Metrics), turned: make(chan struct{}), alarms: map[string]string{}}
 	c.ids.entropy = ulid.Monotonic(cfg.Rand, 0)
 	return c
 }
@@ -167,9 +169,44 @@ func (c *Control) current() *term {
 func (c *Control) setTerm(t *term) {
 	c.mu.Lock()
 	c.term = t
+	close(c.turned)
+	c.turned = make(chan struct{})
+	if t == nil {
+		// What a leader saw is not its any more; that the store is older than
+		// the world stays said.
+		maps.DeleteFunc(c.alarms, func(what, _ string) bool { return what != alarmEpoch })
+	}
 	c.mu.Unlock()
 	c.metrics.leading(t != nil)
 }
+
+// leads returns the term. Where nobody else can lead it waits a little for the
+// lead to be taken, so that who comes first at a start need not come again.
+func (c *Control) leads(ctx context.Context) (*term, error) {
+	limit := time.NewTimer(firstPause)
+	defer limit.Stop()
+	for {
+		c.mu.Lock()
+		t, turned := c.term, c.turned
+		c.mu.Unlock()
+		if t != nil {
+			return t, nil
+		}
+		if !c.cfg.LockIsLease {
+			return nil, errNotLeading()
+		}
+		select {
+		case <-turned:
+		case <-limit.C:
+			return nil, errNotLeading()
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// alarmEpoch says that the store is older than the world.
+const alarmEpoch = "epoch"
 
 // alarm raises what with its words, or ends it when they are empty.
 func (c *Control) alarm(what, words string) {

@@ -187,6 +187,9 @@ func TestALeaderShownAHigherEpochAlarmsAndTakesTheNextAbove(t *testing.T) {
 
 func TestWhoDoesNotLeadAdmitsNobody(t *testing.T) {
 	c := control.New(control.Config{Store: r0(t)})
+	if c.Leading() || !c.Epoch().Zero() || c.NeedsOperator("x") != "" {
+		t.Error("it leads")
+	}
 	if _, err := c.AdmitGateway(t.Context(), service.GatewayState{Name: "g"}); err == nil {
 		t.Error("a gateway was admitted")
 	}

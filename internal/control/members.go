@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/fault"
@@ -16,9 +18,9 @@ import (
 // serves and keeps. Nothing may be sent to it before this has returned the
 // epoch. It fails as fault.Unavailable where this control does not lead.
 func (c *Control) AdmitGateway(ctx context.Context, g service.GatewayState) (view.Epoch, error) {
-	t := c.current()
-	if t == nil {
-		return view.Epoch{}, errNotLeading()
+	t, err := c.leads(ctx)
+	if err != nil {
+		return view.Epoch{}, err
 	}
 	if err := t.heed(ctx, "gateway "+g.Name, g.Epoch); err != nil {
 		return view.Epoch{}, err
@@ -48,9 +50,9 @@ func (c *Control) AdmitGateway(ctx context.Context, g service.GatewayState) (vie
 // AdmitHost enters a host into the membership; kept is the highest epoch that
 // it has kept.
 func (c *Control) AdmitHost(ctx context.Context, h service.Host, kept view.Epoch) (view.Epoch, error) {
-	t := c.current()
-	if t == nil {
-		return view.Epoch{}, errNotLeading()
+	t, err := c.leads(ctx)
+	if err != nil {
+		return view.Epoch{}, err
 	}
 	if err := t.heed(ctx, "host "+h.Name, kept); err != nil {
 		return view.Epoch{}, err
@@ -80,7 +82,7 @@ func (t *term) heed(ctx context.Context, who string, kept view.Epoch) error {
 	if kept.Zero() || order != view.Newer && order != view.Rival {
 		return nil
 	}
-	t.c.alarm("epoch", fmt.Sprintf("%s has kept epoch %d of another leader, this one led with %d: the store is older than the world; the next epoch above is taken",
+	t.c.alarm(alarmEpoch, fmt.Sprintf("%s has kept epoch %d of another leader, this one led with %d: the store is older than the world; the next epoch above is taken",
 		who, kept.Number, t.led.Epoch().Number))
 	if err := t.led.raise(ctx, kept.Number, t.c.cfg.Name); err != nil {
 		return fmt.Errorf("cannot take an epoch above %d: %w", kept.Number, err)
@@ -96,6 +98,23 @@ func (t *term) heedGateways(ctx context.Context) {
 			t.c.log.Warn("cannot heed an epoch", "gateway", g.Name, "error", err)
 		}
 	}
+}
+
+// alarms raises what no service is to be told of.
+func (t *term) alarms() {
+	for _, g := range t.gateways() {
+		words := ""
+		if g.State != nil && g.State.KeepError != "" {
+			words = fmt.Sprintf("gateway %s cannot keep its routes on disk: %s; what it kept earlier stays served", g.Name, g.State.KeepError)
+		}
+		t.c.alarm("keep "+g.Name, words)
+	}
+	var odd []string
+	for k, problem := range t.mirror.oddRecords() {
+		odd = append(odd, fmt.Sprintf("record %s cannot be read: %s", k, problem))
+	}
+	slices.Sort(odd)
+	t.c.alarm("records", strings.Join(odd, "; "))
 }
 
 // GatewayGoodbye ends the membership of a gateway that serves no more.
@@ -130,6 +149,7 @@ func (t *term) dismiss(ctx context.Context, name, why string) error {
 		if err == nil {
 			t.c.log.Info("a gateway left", "gateway", name, "why", why)
 			t.c.alarm("absent "+name, "")
+			t.c.alarm("keep "+name, "")
 			return nil
 		}
 		if !errors.Is(err, saga.ErrStale) {
@@ -147,6 +167,7 @@ func (t *term) watchMembers(ctx context.Context) {
 		now := time.Now()
 		t.ageAbsent(ctx, now.Sub(last))
 		t.heedGateways(ctx)
+		t.alarms()
 		last = now
 		if now.Sub(recorded) >= recordEvery {
 			t.recordHeld(ctx)

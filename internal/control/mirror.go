@@ -181,6 +181,13 @@ func (m *mirror) host(name string) service.Doc[service.Host] {
 	return m.hosts[name]
 }
 
+// oddRecords are records that are no service's and cannot be read, with why.
+func (m *mirror) oddRecords() map[store.Key]string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.odd)
+}
+
 func (m *mirror) hostNames() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()

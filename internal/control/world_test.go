@@ -114,7 +114,7 @@ func TestARetiredGatewayKeepsNothingAlive(t *testing.T) {
 
 func TestARevisionStaysWhileAGatewayKeepsItsRoutesOnDiskOnly(t *testing.T) {
 	inRegion(t, 1, func(r *rig) {
-		r.start(options{})
+		c := r.start(options{})
 		r.deploy("hello", "one")
 		r.serves(10*time.Second, "hello", "hello-00001")
 		r.gateways.Gateway("g1").FailKeeping(fmt.Errorf("no space left"))
@@ -123,6 +123,9 @@ func TestARevisionStaysWhileAGatewayKeepsItsRoutesOnDiskOnly(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		if len(r.live("hello-00001")) != 1 {
 			t.Error("it was collected, and the gateway would route to it after a restart")
+		}
+		if a := c.Alarms(); len(a) != 1 || !contains(a[0], "gateway g1 cannot keep its routes on disk: no space left") {
+			t.Errorf("alarms: %q", a)
 		}
 		r.gateways.Gateway("g1").Restart()
 		r.within(5*time.Second, "it answers from its disk", func() bool { return r.answered("hello", "g1") })
