@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"errors"
 	"io"
 	"net/http"
+	"os"
 	"sort"
 	"strconv"
 	"strings"
@@ -58,12 +60,7 @@ func (x *exchange) prepareBody(expect bool) bool {
 	b.buf = holds.Get().(*[]byte)
 	b.held = (*b.buf)[:0]
 	if b.size > 0 && b.size <= holdLimit && !expect {
-		b.held = b.held[:b.size]
-		if _, err := io.ReadFull(x.r.Body, b.held); err != nil {
-			x.fail(http.StatusBadRequest, "bad-request", "the body of the request could not be read")
-			return false
-		}
-		return true
+		return x.readBody()
 	}
 	// The response may be written while the body is read.
 	if err := http.NewResponseController(x.w).EnableFullDuplex(); err != nil {
@@ -76,6 +73,29 @@ func (x *exchange) prepareBody(expect bool) bool {
 		b.start()
 	}
 	return true
+}
+
+// readBody reads a small body whole, before a lease is taken for it.
+func (x *exchange) readBody() bool {
+	b := &x.body
+	b.held = b.held[:b.size]
+	rc := http.NewResponseController(x.w)
+	err := rc.SetReadDeadline(x.began.Add(x.svc.firstByte()))
+	if err == nil {
+		_, err = io.ReadFull(x.r.Body, b.held)
+	}
+	if err == nil {
+		err = rc.SetReadDeadline(time.Time{})
+	}
+	switch {
+	case err == nil:
+		return true
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		x.fail(http.StatusRequestTimeout, "slow-body", "the body of the request did not come within "+x.svc.firstByte().String())
+	default:
+		x.fail(http.StatusBadRequest, "bad-request", "the body of the request could not be read")
+	}
+	return false
 }
 
 func (b *body) start() {

@@ -80,12 +80,16 @@ func (x *exchange) serve() {
 		return
 	}
 	x.svc, x.ticket.Tag = to.svc, to.tag
-	x.by = x.began.Add(x.svc.firstByte())
-	x.ticket.Arrived = x.began.Sub(x.g.start)
-	x.ticket.Deadline = x.by.Sub(x.g.start)
 	if !x.prepare() {
 		return
 	}
+	arrived := x.began
+	if x.body.size > 0 {
+		arrived = time.Now() // the time that its body took to come is the caller's
+	}
+	x.by = arrived.Add(x.svc.firstByte())
+	x.ticket.Arrived = arrived.Sub(x.g.start)
+	x.ticket.Deadline = x.by.Sub(x.g.start)
 	for again := false; x.lease(again); again = true {
 		if !x.try() {
 			return

@@ -209,3 +209,24 @@ func TestHundredsThatWaitAreAllAnsweredOnce(t *testing.T) {
 	r.leases(0)
 	r.waiting(0)
 }
+
+func TestABodyThatDoesNotComeTakesNoLease(t *testing.T) {
+	r := newRig(t)
+	r.serve("hello", 1, answerWith("ok"))
+	ro := route("hello", 1)
+	ro.Limits.FirstByte = 100 * time.Millisecond
+	r.tables.publish(2, ro)
+	c, err := net.Dial("tcp", r.g.PublicAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	fmt.Fprint(c, "POST / HTTP/1.1\r\nHost: hello.localhost\r\nContent-Length: 10\r\n\r\nhalf")
+	b, err := io.ReadAll(c)
+	if err != nil || !strings.HasPrefix(string(b), "HTTP/1.1 408 ") || !strings.Contains(string(b), "did not come within 100ms") {
+		t.Errorf("answered %q, %v", b, err)
+	}
+	if n := r.metric("fairlead_gateway_requests_total", "service", "hello", "code", "2xx"); n != 0 {
+		t.Errorf("%v requests reached the instance", n)
+	}
+}
