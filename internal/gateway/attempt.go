@@ -16,7 +16,7 @@ type attempt struct {
 	m *member
 	c *conn // nil until there is one
 	// reuse says that the exchange is complete and the connection good.
-	reuse bool
+	reuse, closed bool
 }
 
 // try spends the lease. True means that the request is to be sent again, on
@@ -44,16 +44,13 @@ func (x *exchange) try() (again bool) {
 }
 
 func (a *attempt) close() {
-	c := a.c
-	if c == nil {
+	if a.c == nil || a.closed {
 		return
 	}
-	if a.x.body.detach() && a.reuse {
-		a.m.pool.put(c)
-	} else {
-		c.Close()
+	a.closed = true
+	if a.x.body.detach(a.c, a.reuse) {
+		a.m.pool.put(a.c)
 	}
-	a.reuse = false
 }
 
 // failed decides what an error means. True: send it again.

@@ -44,8 +44,12 @@ type body struct {
 	err     error // of reading
 	started bool
 	reading atomic.Bool // the source is not exhausted
-	quick   atomic.Bool // the first byte of the response came: no deadline any more
 	done    chan struct{}
+
+	// clock orders the changes of the read deadline. mu is held while the
+	// instance takes its time to read, and nobody who forwards waits for that.
+	clock sync.Mutex
+	quick bool // the first byte of the response came: no deadline any more
 }
 
 // prepareBody looks at the request's body. False means that it was answered.
@@ -173,11 +177,17 @@ func (b *body) write(p []byte) {
 		return
 	}
 	b.sent = b.ended
-	if !b.quick.Load() && b.left > 0 {
-		// Time that the body takes to come does not count; silence does.
-		if c.tcp.SetReadDeadline(time.Now().Add(b.left)) != nil {
-			b.to = nil
-		}
+	b.prolong(c)
+}
+
+// prolong moves the deadline of the first byte on: time that the body takes to
+// come does not count, silence does. A connection that cannot have one is
+// closed already, which its reader sees.
+func (b *body) prolong(c *conn) {
+	b.clock.Lock()
+	defer b.clock.Unlock()
+	if !b.quick && b.left > 0 && c.tcp.SetReadDeadline(time.Now().Add(b.left)) != nil {
+		b.to = nil
 	}
 }
 
@@ -216,30 +226,38 @@ func (b *body) attach(c *conn, left time.Duration) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.to, b.left, b.sent = c, left, false
-	b.quick.Store(false)
 	b.write(b.held)
 	b.cond.Broadcast()
 	return nil
 }
 
-// detach takes the connection away. It says whether the whole request was
-// written to it; if not, the connection is of no further use.
-func (b *body) detach() bool {
+// detach takes the connection away, and closes it unless it is to be kept and
+// the whole request was written to it. It says whether the connection is good.
+func (b *body) detach(c *conn, keep bool) bool {
 	if b.src == nil {
-		return b.sent
+		if keep = keep && b.sent; !keep {
+			c.Close()
+		}
+		return keep
 	}
-	b.mu.Lock()
+	if !keep || !b.mu.TryLock() { // it is being written to, perhaps for ever
+		keep = false
+		c.Close()
+		b.mu.Lock()
+	}
 	defer b.mu.Unlock()
 	b.to = nil
-	return b.sent
+	if keep && !b.sent {
+		c.Close()
+	}
+	return keep && b.sent
 }
 
 // answered says that the first byte of the response came: the deadline is over.
 func (b *body) answered(c *conn) error {
-	if b.src == nil {
-		return c.tcp.SetReadDeadline(time.Time{})
-	}
-	b.quick.Store(true)
+	b.clock.Lock()
+	defer b.clock.Unlock()
+	b.quick = true
 	return c.tcp.SetReadDeadline(time.Time{})
 }
 

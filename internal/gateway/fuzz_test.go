@@ -3,8 +3,14 @@ package gateway
 import (
 	"bufio"
 	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/view"
 )
 
 func FuzzCleanHost(f *testing.F) {
@@ -41,5 +47,51 @@ func FuzzReadHead(f *testing.F) {
 		if fr, err := h.framing("GET"); err == nil && fr.chunked && h.header.Get("Content-Length") != "" {
 			t.Error("both chunked and of a length")
 		}
+	})
+}
+
+// Whatever a host says, what is held of it stays in order.
+func FuzzPollMessages(f *testing.F) {
+	add := func(ms ...*pb.PollRequest) {
+		var b []byte
+		for _, m := range ms {
+			p, err := proto.Marshal(m)
+			if err != nil {
+				f.Fatal(err)
+			}
+			b = append(append(b, byte(len(p))), p...)
+		}
+		f.Add(b)
+	}
+	offer := &pb.PollRequest{Message: &pb.PollRequest_Offer{Offer: &pb.InstanceOffer{
+		Instance: "a", Service: "s", Revision: "r", Group: "g", Address: "127.0.0.1:1", Grant: 3,
+	}}}
+	add(offer, &pb.PollRequest{Message: &pb.PollRequest_Recall{Recall: &pb.Recall{Instance: "a", Credits: 2}}})
+	add(offer, &pb.PollRequest{Message: &pb.PollRequest_Terminating{Terminating: &pb.InstanceTerminating{Instance: "a"}}}, offer)
+	add(offer, &pb.PollRequest{Message: &pb.PollRequest_Gone{Gone: &pb.InstanceGone{Instance: "a"}}}, offer)
+	add(offer, &pb.PollRequest{Message: &pb.PollRequest_Synced{Synced: &pb.Synced{}}})
+	f.Fuzz(func(t *testing.T, b []byte) {
+		g := &Gateway{log: slog.New(slog.DiscardHandler), room: newRoom(newMetrics().of)}
+		g.room.apply(view.NewTable(view.Version{Incarnation: "7f"}, view.Epoch{}, []view.Route{
+			{Service: "s", Splits: []view.Split{{Revision: "r", Percent: 100, Group: "g", Allowed: []string{"r"}}}},
+		}))
+		p := &pollServer{g: g}
+		h, box := g.room.attach("h", &pb.PollWelcome{})
+		for len(b) > 0 {
+			n := min(int(b[0]), len(b)-1)
+			m := &pb.PollRequest{}
+			if proto.Unmarshal(b[1:1+n], m) == nil && !p.handle(h, box, m) {
+				t.Fatal("the stream is not the present one")
+			}
+			b = b[1+n:]
+			for _, s := range g.room.sums() {
+				if s.credits < 0 || s.leases != 0 {
+					t.Fatalf("%+v", s)
+				}
+			}
+		}
+		g.room.close()
+		g.closing.Wait()
+		box.take()
 	})
 }

@@ -505,3 +505,30 @@ func TestAnAnswerBeforeTheBodyIsReadReachesTheCaller(t *testing.T) {
 	}
 	r.leases(0)
 }
+
+// The instance neither reads the body nor closes the connection.
+func TestAnInstanceThatAnswersWithoutReadingHoldsNobodyUp(t *testing.T) {
+	r := newRig(t)
+	r.pair(func(c net.Conn) {
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err != nil {
+			return
+		}
+		fmt.Fprint(c, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\na")
+		<-r.t.Context().Done()
+	})
+	pr, pw := io.Pipe()
+	go func() {
+		_, err := io.Copy(pw, &bytesOf{n: 1 << 30})
+		pw.CloseWithError(err)
+	}()
+	resp, err := r.client.Do(r.request("POST", "hello.localhost", "/", pr))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); resp.StatusCode != 200 || string(b) != "a" || err != nil {
+		t.Errorf("answered %d %q, %v", resp.StatusCode, b, err)
+	}
+	r.leases(0)
+	pr.Close()
+}

@@ -18,7 +18,6 @@ type ledger struct {
 	granted map[string]int // :: instance → credits granted and not given back
 	dead    map[string]bool
 	counter uint64
-	table   string
 	allowed map[string][]string // :: group → revisions
 	t       *rapid.T
 	asked   int

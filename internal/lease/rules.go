@@ -36,7 +36,9 @@ func (r *Rules) Admits(tag string) bool {
 }
 
 // RulesOf reads the rules of each group that a route names. A deleted route
-// has none.
+// has none. Where splits that share a group allow different revisions, only
+// those that all of them allow may lease: what waits there does not say which
+// split it came by.
 func RulesOf(v view.Version, route view.Route) map[string]*Rules {
 	out := map[string]*Rules{} // :: group → rules
 	if route.Deleted {
@@ -51,6 +53,8 @@ func RulesOf(v view.Version, route view.Route) map[string]*Rules {
 				r.MaxWaiting = view.DefaultMaxWaiting
 			}
 			out[s.Group] = r
+		} else {
+			r.Allowed = slices.DeleteFunc(slices.Clone(r.Allowed), func(rev string) bool { return !slices.Contains(s.Allowed, rev) })
 		}
 		r.Open = r.Open || s.Percent > 0
 		if s.Tag != "" {

@@ -38,3 +38,16 @@ func TestADrawNeverLeadsToASplitWithoutTraffic(t *testing.T) {
 		}
 	})
 }
+
+func TestSplitsThatShareAGroupGiveLeasesOnlyToWhatAllOfThemAllow(t *testing.T) {
+	r := lease.RulesOf(view.Version{Incarnation: "7f"}, view.Route{Splits: []view.Split{
+		{Group: "g", Percent: 100, Allowed: []string{"a", "b"}},
+		{Group: "g", Tag: "t", Allowed: []string{"b", "c"}},
+	}})["g"]
+	if len(r.Allowed) != 1 || r.Allowed[0] != "b" || !r.Open || !r.Admits("t") {
+		t.Errorf("the rules are %+v", r)
+	}
+	if n := len(lease.RulesOf(view.Version{}, view.Route{Deleted: true, Splits: []view.Split{{Group: "g"}}})); n != 0 {
+		t.Errorf("a deleted route has rules for %d groups", n)
+	}
+}
