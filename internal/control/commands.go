@@ -155,7 +155,7 @@ func (j *job) awaitReady(ctx context.Context, r *saga.Run, slots []service.Slot,
 		return err
 	}
 	n, _ := w.ready(slots, world)
-	return notReady(slots, w, world, fmt.Sprintf("%d of %d instances stayed live for %s within %s", n, len(slots), w.dwell, limit.Round(time.Millisecond)))
+	return notReady(slots, w, world, fmt.Sprintf("%d of %d instances stayed live for %s within %s", n, len(slots), w.dwell, limit.Round(time.Second)))
 }
 
 // fatal finds an instance that no waiting will help: its host says so.

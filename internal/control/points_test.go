@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -166,6 +167,17 @@ func secondDeploy(t *testing.T, at int, m mode) (points int) {
 			}
 			if s.Open() {
 				t.Errorf("saga %s is left %s", s.ID, s.State)
+			}
+		}
+		told := map[string]bool{}
+		for _, e := range list[service.Event](r, service.KindEvent, "hello") {
+			if step, _, _ := strings.Cut(e.Text, ":"); e.Revision == "hello-00002" {
+				told[step] = true
+			}
+		}
+		for _, step := range []string{"queue", "install", "instances", "ready", "routes", "finalize"} {
+			if !told["deploy "+step] {
+				t.Errorf("the history does not tell of %s", step)
 			}
 		}
 		if deploys != 1 {

@@ -43,7 +43,8 @@ func (e *Engine) Drive(ctx context.Context, d Definition, rec Record, version ui
 	if err != nil {
 		return rec, err
 	}
-	r := &Run{Record: rec, version: version, engine: e}
+	// A copy: the record that was given may be what others look at.
+	r := &Run{Record: rec.clone(), version: version, engine: e}
 	switch rec.State {
 	case Running, Waiting:
 		return e.attempt(ctx, d, r)
@@ -131,7 +132,7 @@ func (r *Run) complete(e *Engine) {
 
 func (e *Engine) begin(s *Step) {
 	if s.State != stepRunning || s.Began.IsZero() {
-		*s = Step{Name: s.Name, State: stepRunning, Began: e.Now(), Text: s.Text}
+		*s = Step{Name: s.Name, State: stepRunning, Began: e.Now()}
 	}
 }
 

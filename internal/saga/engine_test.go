@@ -217,6 +217,9 @@ func TestAFailedAttemptIsUndoneAndWaitsLongerEachTime(t *testing.T) {
 		if r.Error != "it broke" || r.FailedStep != "c" || !slices.Equal(r.LastLines, []string{"panic"}) {
 			t.Fatalf("it does not say why: %+v", r)
 		}
+		if s := r.Steps[2]; s.State != stepFailed || s.Text != "it broke" {
+			t.Fatalf("the step does not say why: %+v", s)
+		}
 		if len(w.stands) != 0 {
 			t.Fatalf("left standing: %v", w.stands)
 		}
@@ -381,5 +384,17 @@ func TestADefinitionSaysHowEachStepIsUndoneOrWhyNot(t *testing.T) {
 	}
 	if (Definition{Kind: "x"}).Check() == nil {
 		t.Error("a definition without steps is accepted")
+	}
+}
+
+func TestTheRecordThatWasGivenIsNotChanged(t *testing.T) {
+	w, j := newWorld(), &journal{}
+	d := w.definition()
+	given := newRecord(d)
+	given.Effects = map[string]string{"x": "y"}
+	w.fail["do c"] = errors.New("broke")
+	drive(t, engine(j), d, given, 0)
+	if given.Steps[0].State != "" || len(given.Effects) != 1 || given.At() != "a" {
+		t.Errorf("it is %+v", given)
 	}
 }

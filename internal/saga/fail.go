@@ -55,7 +55,7 @@ func (r *Run) describe(cause error) {
 	rec := &r.Record
 	rec.Error, rec.FailedStep, rec.LastLines = cause.Error(), rec.At(), nil
 	if i := r.next(); i < len(rec.Steps) {
-		rec.Steps[i].State = stepFailed
+		rec.Steps[i].State, rec.Steps[i].Text = stepFailed, rec.Error
 	}
 	var f *Failure
 	if errors.As(cause, &f) {
