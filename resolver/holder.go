@@ -191,6 +191,7 @@ func (h *Holder) apply(held *view.Held) {
 	h.table.Store(t)
 	h.mu.Lock()
 	hooks, fresh := h.hooks, h.applied.Serving() != t
+	h.changedLocked()
 	h.mu.Unlock()
 	if fresh && h.cfg.OnApply != nil {
 		h.cfg.OnApply(t)

@@ -91,7 +91,12 @@ func TestWhoListensIsCalledBeforeATableIsAcknowledged(t *testing.T) {
 	c := serve(t, "", admitAll)
 	h := open(t, config(path, c.address))
 	heard := make(chan string)
-	cancel := h.OnChange(func(t *view.Table) { heard <- revision(t, "a") })
+	cancel := h.OnChange(func(now *view.Table) {
+		select {
+		case heard <- revision(now, "a"):
+		case <-t.Context().Done(): // the test has failed
+		}
+	})
 	run(t, h)
 	if got := <-heard; got != "a-1" {
 		t.Errorf("began with %q", got)
@@ -158,6 +163,21 @@ func TestAControlThatAnswersNothingIsLeftForAnother(t *testing.T) {
 	h := open(t, config(file(t), mute.Addr().String(), c.address))
 	run(t, h)
 	until(t, h, "the other is followed", func(s resolver.Status) bool { return s.Control == c.address })
+}
+
+func TestAControlThatLivesMayTakeItsTimeToAdmit(t *testing.T) {
+	store := time.NewTimer(4 * time.Second) // a store that is slow to answer
+	defer store.Stop()
+	c := serve(t, "", func(service.GatewayState) (view.Epoch, error) {
+		<-store.C
+		return leader, nil
+	})
+	h := open(t, config(file(t), c.address))
+	run(t, h)
+	until(t, h, "it is admitted", func(s resolver.Status) bool { return s.Connected })
+	if n := c.hellos.Load(); n != 1 {
+		t.Errorf("it asked %d times", n)
+	}
 }
 
 func TestARefusalLeadsToTheLeaderThatItNames(t *testing.T) {
