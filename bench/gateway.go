@@ -14,6 +14,14 @@ const (
 	mostP99         = 1.0
 )
 
+// A sample in which other programs had more than this share of the machine is
+// taken again, so often.
+const (
+	disturbed = 0.10
+	tries     = 4
+	patience  = 5 * time.Minute // in all
+)
+
 var connectionCounts = []int{1, 32, 256}
 
 // contest is the gateway's comparison while it runs.
@@ -22,19 +30,23 @@ type contest struct {
 	// pids of backends, beside the proxies' own.
 	pids    []int
 	samples map[string]map[int][]sample // :: proxy → connections → one per round
-	// others is the share of the machine's CPU time that neither load nor proxies
-	// nor backends used, per sample.
-	others []float64
+	others  []float64                   // of each sample
+	// patience is how long may still be spent on waiting for a calm machine and on
+	// samples that are taken again.
+	patience time.Duration
 }
 
 // sample is one proxy under load once.
 type sample struct {
 	load
 	cpu time.Duration // of the proxy, per request
+	// others is the share of the machine's CPU time that neither load nor proxy
+	// nor backend used.
+	others float64
 }
 
 func benchGateway(ctx context.Context, b *bench) (*section, error) {
-	c := &contest{samples: map[string]map[int][]sample{}}
+	c := &contest{samples: map[string]map[int][]sample{}, patience: patience}
 	defer func() {
 		for _, p := range c.proxies {
 			p.stop()
@@ -124,25 +136,70 @@ func (c *contest) play(ctx context.Context, b *bench) error {
 	return nil
 }
 
+// take takes one sample. One that other programs disturbed is taken again, for
+// everyone alike; where that does not help, the least disturbed counts.
 func (c *contest) take(ctx context.Context, b *bench, p *proxy, connections int) error {
-	before, err := c.used(p)
+	began := time.Now()
+	calm(ctx, c.patience)
+	best, err := c.try(ctx, b, p, connections)
 	if err != nil {
 		return err
+	}
+	c.patience -= time.Since(began) - b.sample
+	for try := 1; try < tries && best.others > disturbed && c.patience > 0; try++ {
+		began := time.Now()
+		calm(ctx, c.patience)
+		s, err := c.try(ctx, b, p, connections)
+		if err != nil {
+			return err
+		}
+		if s.others < best.others {
+			best = s
+		}
+		c.patience -= time.Since(began)
+	}
+	c.samples[p.name][connections] = append(c.samples[p.name][connections], best)
+	c.others = append(c.others, best.others)
+	return nil
+}
+
+func (c *contest) try(ctx context.Context, b *bench, p *proxy, connections int) (sample, error) {
+	before, err := c.used(p)
+	if err != nil {
+		return sample{}, err
 	}
 	l, err := b.wrk(ctx, p.address, hostName, connections, b.sample)
 	if err != nil {
-		return err
+		return sample{}, err
 	}
 	after, err := c.used(p)
 	if err != nil {
-		return err
+		return sample{}, err
 	}
-	cpu := time.Duration(after.proxy-before.proxy) * time.Second / ticksPerSecond / time.Duration(l.requests)
-	c.samples[p.name][connections] = append(c.samples[p.name][connections], sample{load: l, cpu: cpu})
 	all := float64(after.all - before.all)
 	known := float64(after.known - before.known + l.cpu)
-	c.others = append(c.others, max(0, all-known)/(b.sample.Seconds()*ticksPerSecond*float64(thisMachine().cores)))
-	return nil
+	return sample{
+		load: l, cpu: time.Duration(after.proxy-before.proxy) * time.Second / ticksPerSecond / time.Duration(l.requests),
+		others: max(0, all-known) / (b.sample.Seconds() * ticksPerSecond * float64(thisMachine().cores)),
+	}, nil
+}
+
+// calm waits until the machine has little to do, but not for long.
+func calm(ctx context.Context, most time.Duration) {
+	const look = 200 * time.Millisecond
+	idle := disturbed * look.Seconds() * ticksPerSecond * float64(thisMachine().cores)
+	for until := time.Now().Add(min(most, 10*time.Second)); time.Now().Before(until); {
+		before, errBefore := busy()
+		select {
+		case <-time.After(look):
+		case <-ctx.Done():
+			return
+		}
+		after, errAfter := busy()
+		if errBefore != nil || errAfter != nil || float64(after-before) <= idle {
+			return
+		}
+	}
 }
 
 // usage of CPU time, in ticks.
@@ -198,8 +255,9 @@ func (c *contest) section(b *bench) *section {
 	return &section{tables: []table{measured, against, beside}, notes: []string{fmt.Sprintf(
 		"%d interleaved rounds of %s a sample; load, proxy and backend share the cores. In brackets: the least and the most of a round. "+
 			"ReverseProxy is net/http/httputil's; relay passes bytes on without reading them, which is what the network costs a Go program. "+
-			"Other programs of the machine used %.0f%% of its CPU time (median of the samples; at most %.0f%%).",
-		b.runs, b.sample, 100*median(c.others), 100*slices.Max(c.others))}}
+			"Other programs of the machine used %.0f%% of its CPU time (median of the samples; at most %.0f%%); "+
+			"a sample with over %.0f%% was taken again up to %d times, and the least disturbed counts.",
+		b.runs, b.sample, 100*median(c.others), 100*slices.Max(c.others), 100*disturbed, tries-1)}}
 }
 
 func each(all []sample, f func(sample) float64) []float64 {
