@@ -128,12 +128,9 @@ func unreachable(err error) bool {
 	if !errors.As(err, &ce) || connect.IsWireError(err) || errors.Is(err, context.Canceled) {
 		return false
 	}
-	// A server that says these says them with a detail of its own, by the wire.
-	switch ce.Code() {
-	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeInternal, connect.CodeDeadlineExceeded:
-		return true
-	}
-	return false
+	// What did not come by the wire was made here, of a connection that failed
+	// or of a request that could not be made.
+	return ce.Code() != connect.CodeInvalidArgument && ce.Code() != connect.CodeUnimplemented
 }
 
 // remote gives what the API said its code and hint.

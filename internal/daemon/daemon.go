@@ -48,6 +48,9 @@ type process struct {
 
 func newProcess(p cli.Process) (*process, error) {
 	tuneMemory()
+	if err := keepToOurselves(); err != nil {
+		return nil, err
+	}
 	if p.Stdout == nil {
 		p.Stdout = io.Discard
 	}

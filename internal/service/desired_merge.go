@@ -69,6 +69,9 @@ func (f DeployFlags) mergeEnv(t *Template) error {
 			delete(t.Env, removed)
 			continue
 		}
+		if name == "" {
+			return refuse("say NAME="+value, "an environment variable needs a name: --env %q has none", e)
+		}
 		if err := CheckEnvName(name); err != nil {
 			return err
 		}
