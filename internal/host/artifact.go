@@ -49,6 +49,9 @@ func (a *artifacts) get(ctx context.Context, digest string) (string, error) {
 }
 
 func (a *artifacts) bring(ctx context.Context, digest, path string) error {
+	if _, err := os.Stat(path); err == nil {
+		return nil // another caller has just brought it
+	}
 	tmp, err := os.CreateTemp(a.dir, ".new-*")
 	if err != nil {
 		return fmt.Errorf("cannot keep artifact %s: %w", digest, err)

@@ -113,7 +113,7 @@ func (h *Host) assign(a service.Assignment) error {
 	if s == nil {
 		s = newSlot(next)
 		h.slots[a.Slot] = s
-		if !h.closing {
+		if h.running && !h.closing {
 			h.keepers.Go(func() { h.keep(s) })
 		}
 		return nil

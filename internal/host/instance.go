@@ -1,6 +1,7 @@
 package host
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -78,7 +79,9 @@ func (h *Host) tend(in *instance) {
 // awaitEnd waits for the process to end, ends what is left of its session, and
 // says how it ended. When the host closes first, the process is left alone.
 func (h *Host) awaitEnd(in *instance) {
-	if err := in.leader.wait(); err != nil {
+	letGo := context.AfterFunc(h.ctx, in.leader.close)
+	err := in.leader.wait()
+	if !letGo() || err != nil {
 		return
 	}
 	// The leader is not reaped before its session has ended, so that its number

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -15,6 +16,7 @@ type proc struct {
 	pid     int
 	name    string
 	state   byte // 'Z' and 'X' have ended
+	parent  int
 	session int
 	start   uint64 // clock ticks since boot
 }
@@ -45,12 +47,13 @@ func parseStat(s string) (proc, error) {
 	if len(f) < 20 {
 		return proc{}, fmt.Errorf("cannot read process state %q: %d fields", s, len(f)+2)
 	}
+	parent, perr := strconv.Atoi(f[1])
 	session, serr := strconv.Atoi(f[3])
 	start, terr := strconv.ParseUint(f[19], 10, 64)
-	if err := errors.Join(serr, terr); err != nil {
+	if err := errors.Join(perr, serr, terr); err != nil {
 		return proc{}, fmt.Errorf("cannot read process state %q: %w", s, err)
 	}
-	return proc{pid: pid, name: s[open+1 : end], state: f[0][0], session: session, start: start}, nil
+	return proc{pid: pid, name: s[open+1 : end], state: f[0][0], parent: parent, session: session, start: start}, nil
 }
 
 // allProcs lists every process that can be seen. Those that end meanwhile are left out.
@@ -146,6 +149,33 @@ func machineListeners() ([]listener, error) {
 		out = append(out, l...)
 	}
 	return out, nil
+}
+
+// connected says that a connection to the address is open; also when it cannot tell.
+func connected(to netip.AddrPort) bool {
+	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
+		b, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue
+		}
+		if err != nil || hasConnection(string(b), to) {
+			return true
+		}
+	}
+	return false
+}
+
+func hasConnection(table string, to netip.AddrPort) bool {
+	for line := range strings.Lines(table) {
+		f := strings.Fields(line)
+		if len(f) < 4 || f[3] != "01" {
+			continue
+		}
+		if a, ok := parseHexAddr(f[1]); ok && a == to {
+			return true
+		}
+	}
+	return false
 }
 
 func bootID() (string, error) {

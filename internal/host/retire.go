@@ -30,7 +30,7 @@ func (h *Host) retire(in *instance, drain time.Duration, why string) {
 	if !h.until(in, begun.Add(h.cfg.Timing.Withdraw), h.isWithdrawnLocked) {
 		h.log.Warn("not every gateway acknowledged a withdrawal", "instance", in.rec.ID, "waited", time.Since(begun))
 	}
-	if !h.until(in, begun.Add(drain), h.isDrainedLocked) {
+	if !h.drained(in, begun.Add(drain)) {
 		h.log.Warn("drain time has passed with leases held", "instance", in.rec.ID, "drain", drain)
 	}
 	if h.ctx.Err() != nil {
@@ -45,6 +45,39 @@ func (h *Host) retire(in *instance, drain time.Duration, why string) {
 	if err := in.signalLeader(unix.SIGKILL); err != nil && !isClosed(in.gone) {
 		h.log.Error("cannot kill an instance", "instance", in.rec.ID, "error", err)
 	}
+}
+
+// drained waits until all credits are back, or those that are not belong to
+// gateways whose streams are down and who have no connection to the instance:
+// a dead gateway holds no lease.
+func (h *Host) drained(in *instance, deadline time.Time) bool {
+	for {
+		turn := time.Now().Add(h.cfg.Timing.Look)
+		if turn.After(deadline) {
+			turn = deadline
+		}
+		if h.until(in, turn, h.isDrainedLocked) {
+			return true
+		}
+		if h.onlySilentHold(in) && !connected(in.addr) {
+			h.log.Info("silent gateways hold credits but no connection", "instance", in.rec.ID)
+			return true
+		}
+		if !time.Now().Before(deadline) {
+			return false
+		}
+	}
+}
+
+func (h *Host) onlySilentHold(in *instance) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, name := range h.ledger.holders(in.rec.ID) {
+		if l := h.links[name]; l != nil && l.connected {
+			return false
+		}
+	}
+	return true
 }
 
 // until waits for a condition, for the instance's end or the host's, or until

@@ -52,15 +52,6 @@ func (h *handle) wait() error {
 	return conn.Read(func(fd uintptr) bool { return readable(int(fd)) })
 }
 
-func (h *handle) ended() bool {
-	conn, err := h.file.SyscallConn()
-	if err != nil {
-		return true
-	}
-	var gone bool
-	return conn.Control(func(fd uintptr) { gone = readable(int(fd)) }) != nil || gone
-}
-
 func readable(fd int) bool {
 	fds := []unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}
 	n, err := unix.Poll(fds, 0)

@@ -14,6 +14,10 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
+// QuickExit, as GORACE, spares programs built with the race detector the second
+// that they would sleep before they exit.
+const QuickExit = "atexit_sleep_ms=0"
+
 // programArg makes a test binary a program of the suite instead.
 const programArg = "hosttest-program"
 
@@ -49,7 +53,10 @@ func TemplateOf(p Program) service.Template {
 	if err != nil {
 		panic(fmt.Sprintf("cannot find the test binary: %v", err)) // of tests only
 	}
-	return service.Template{Command: []string{self, programArg, string(p), "$(PORT)"}}
+	return service.Template{
+		Command: []string{self, programArg, string(p), "$(PORT)"},
+		Env:     map[string]string{"GORACE": QuickExit},
+	}
 }
 
 func runProgram(p Program) error {

@@ -148,6 +148,7 @@ func (p *plane) start(t *testing.T, name string) {
 	}
 	cmd := exec.Command(self, hostArg, name, p.dir, p.addr, "")
 	cmd.Stderr = logWriter{t}
+	cmd.Env = append(os.Environ(), "GORACE="+hosttest.QuickExit)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,83 @@
+package host
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// Doors for tests that drive a host without a control plane.
+
+func (h *Host) Assign(a service.Assignment) error { return h.assign(a) }
+func (h *Host) Stop(s service.Stop) error         { return h.stop(s) }
+func (h *Host) Reports() []*pb.InstanceReport     { return h.fullReport().GetInstances() }
+func (h *Host) TakeGateways(l *pb.GatewayList) error {
+	return h.takeGateways(l)
+}
+
+func (h *Host) Held(instance string) int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.ledger.held(instance)
+}
+
+// PortHeld says that the port of an instance does not rest yet.
+func (h *Host) PortHeld(port int) bool {
+	held := false
+	_ = h.ports.edit(port, func(e *portEntry) bool {
+		held = e.Holder != "" && e.Until.IsZero()
+		return false
+	})
+	return held
+}
+
+// OnDisk is what a host's folder records of its processes, oldest first.
+func OnDisk(dir string) []record {
+	all, err := readAll[record](&folder{dir: dir}, dirInstances, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil
+	}
+	var out []record
+	for _, r := range all {
+		if r.Pid != 0 {
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b record) int { return strings.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Carriers are the processes that carry an instance's identity, besides zombies.
+func Carriers(instance string) []int {
+	var out []int
+	all, _ := allProcs()
+	for _, p := range all {
+		if id, ok := environOf(p.pid, envInstance); ok && id == instance && !p.ended() {
+			out = append(out, p.pid)
+		}
+	}
+	return out
+}
+
+// Zombies are ended processes of this one that nobody waited for.
+func Zombies(parent int) []int {
+	var out []int
+	all, _ := allProcs()
+	for _, p := range all {
+		if p.state == 'Z' && p.parent == parent {
+			out = append(out, p.pid)
+		}
+	}
+	return out
+}
+
+func (h *Host) Marker() string { return h.folder.marker }
+
+func (h *Host) Running() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.running
+}
