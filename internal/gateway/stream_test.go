@@ -73,9 +73,17 @@ func peakHeap() (stop func() uint64) {
 	}
 }
 
+// anything is a body of no particular content, which costs nothing to make.
+type anything struct{}
+
+func (anything) Read(p []byte) (int, error) { return len(p), nil }
+
 func TestAGibibyteBothWaysTakesConstantMemory(t *testing.T) {
-	const size = 1 << 30
 	for _, chunked := range []bool{false, true} {
+		size := int64(1 << 30)
+		if chunked {
+			size >>= 2 // as far as memory goes it shows as much, sooner
+		}
 		t.Run(fmt.Sprintf("chunked=%v", chunked), func(t *testing.T) {
 			r := newRig(t)
 			r.serve("hello", 2, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -85,12 +93,12 @@ func TestAGibibyteBothWaysTakesConstantMemory(t *testing.T) {
 					return
 				}
 				if !chunked {
-					w.Header().Set("Content-Length", fmt.Sprint(int64(size)))
+					w.Header().Set("Content-Length", fmt.Sprint(size))
 				}
-				io.Copy(w, &bytesOf{n: size})
+				io.Copy(w, io.LimitReader(anything{}, size))
 			}))
 			peak := peakHeap()
-			q := r.request("PUT", "hello.localhost", "/", &bytesOf{n: size})
+			q := r.request("PUT", "hello.localhost", "/", io.LimitReader(anything{}, size))
 			if !chunked {
 				q.ContentLength = size
 			}
