@@ -37,6 +37,7 @@ const (
 	notLanded   mode = "an error that did not land"
 	landed      mode = "an error that landed"
 	unknown     mode = "an unknown that landed"
+	twice       mode = "done twice"
 )
 
 var (
@@ -112,18 +113,26 @@ func writes(kind, name string) func(store.Apply) bool {
 }
 
 // killable starts a controller that dies with its points.
-func (r *rig) killable(p *pointStore) *running {
+func (r *rig) killable(p *pointStore) *running { return r.mortal(p, nil) }
+
+func (r *rig) mortal(p *pointStore, h *pointHosts) *running {
 	r.t.Helper()
 	dead := make(chan struct{})
 	var c *running
 	var once sync.Once
+	made := make(chan struct{})
+	defer close(made)
 	p.kill = func() {
 		once.Do(func() {
+			<-made
 			close(dead)
 			c.cancel()
 		})
 	}
-	c = r.start(options{dead: dead, wrap: func(s store.Store) store.Store { p.Store = s; return p }})
+	if h != nil {
+		h.kill = p.die
+	}
+	c = r.start(options{dead: dead, hosts: h, wrap: func(s store.Store) store.Store { p.Store = s; return p }})
 	return c
 }
 

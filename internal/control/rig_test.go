@@ -75,6 +75,7 @@ type options struct {
 	standby bool // contends for the lease; otherwise the store is its own
 	wrap    func(store.Store) store.Store
 	dead    chan struct{}
+	hosts   *pointHosts
 }
 
 func (r *rig) start(o options) *running {
@@ -99,7 +100,7 @@ func (r *rig) start(o options) *running {
 		Goodbye: func(ctx context.Context, name string) error { return c.GatewayGoodbye(ctx, name) },
 	})
 	c.Control = control.New(control.Config{
-		Store: s, Hosts: &mortalHosts{r.hosts, c.dead}, Gateways: c.port,
+		Store: s, Hosts: &mortalHosts{r.hosts, c.dead, o.hosts}, Gateways: c.port,
 		Name: fmt.Sprintf("c%d", len(r.runs)), LockIsLease: !o.standby, Logger: testLog(r.t),
 	})
 	go func() {
@@ -120,40 +121,78 @@ func (c *running) stop() {
 	c.store.Close()
 }
 
-// mortalHosts refuse everything once their controller is dead.
+// mortalHosts refuse everything once their controller is dead, and fail at one
+// of the commands.
 type mortalHosts struct {
 	*hosttest.Sim
-	dead chan struct{}
+	dead   chan struct{}
+	points *pointHosts // nil numbers nothing
+}
+
+// pointHosts numbers the commands of one controller, and fails at one of them.
+type pointHosts struct {
+	mu    sync.Mutex
+	on    bool
+	n     int
+	first failure
+	kill  func()
+}
+
+func (p *pointHosts) hit() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.on {
+		p.n++
+	}
+	return p.on && p.n == p.first.at
 }
 
 func (m *mortalHosts) refuse() error {
 	select {
 	case <-m.dead:
-		return fmt.Errorf("the controller is dead")
+		return errDead
 	default:
 		return nil
 	}
 }
 
-func (m *mortalHosts) Assign(ctx context.Context, e view.Epoch, host string, a service.Assignment) error {
+func (m *mortalHosts) command(do func() error) error {
 	if err := m.refuse(); err != nil {
 		return err
 	}
-	return m.Sim.Assign(ctx, e, host, a)
+	if m.points == nil || !m.points.hit() {
+		return do()
+	}
+	switch m.points.first.mode {
+	case crashBefore:
+		m.points.kill()
+		return errDead
+	case notLanded:
+		return errPoint
+	}
+	err := do()
+	switch m.points.first.mode {
+	case crashAfter:
+		m.points.kill()
+		return errDead
+	case landed:
+		return errPoint
+	case twice:
+		return do()
+	}
+	return err
+}
+
+func (m *mortalHosts) Assign(ctx context.Context, e view.Epoch, host string, a service.Assignment) error {
+	return m.command(func() error { return m.Sim.Assign(ctx, e, host, a) })
 }
 
 func (m *mortalHosts) Prepare(ctx context.Context, e view.Epoch, host, revision string, t service.Template) error {
-	if err := m.refuse(); err != nil {
-		return err
-	}
-	return m.Sim.Prepare(ctx, e, host, revision, t)
+	return m.command(func() error { return m.Sim.Prepare(ctx, e, host, revision, t) })
 }
 
 func (m *mortalHosts) Stop(ctx context.Context, e view.Epoch, host string, s service.Stop) error {
-	if err := m.refuse(); err != nil {
-		return err
-	}
-	return m.Sim.Stop(ctx, e, host, s)
+	return m.command(func() error { return m.Sim.Stop(ctx, e, host, s) })
 }
 
 // logs keeps what a test logs, shown when it fails.

@@ -93,17 +93,31 @@ func operations() []operation {
 	}
 }
 
+// failure is one at the write of a number.
+type failure struct {
+	at   int
+	mode mode
+}
+
+func (f failure) String() string { return fmt.Sprintf("%s %d", f.mode, f.at) }
+
 // survive runs an operation with a failure at one write, and says whether
-// there was such a write.
-func survive(t *testing.T, o operation, at int, m mode) (hit bool) {
+// there was such a write. Further failures are those of the controllers that
+// are started in the place of a dead one, each by its own count.
+func survive(t *testing.T, o operation, first failure, further ...failure) (hit bool) {
+	return endure(t, o, &pointHosts{}, first, further...)
+}
+
+// endure is survive with a failure at a command to a host beside.
+func endure(t *testing.T, o operation, h *pointHosts, first failure, further ...failure) (hit bool) {
 	inRegion(t, 1, func(r *rig) {
 		if o.release != nil {
 			o.release(r)
 		}
 		// Counted are the writes for the service, not those of memberships.
 		var asked atomic.Bool
-		p := &pointStore{at: at, mode: m, from: func(a store.Apply) bool { return asked.Load() && !writes(service.KindGateway, "")(a) }}
-		c := r.killable(p)
+		p := &pointStore{at: first.at, mode: first.mode, from: func(a store.Apply) bool { return asked.Load() && !writes(service.KindGateway, "")(a) }}
+		c := r.mortal(p, h)
 		r.deploy("hello", "one")
 		r.serves(10*time.Second, "hello", "hello-00001")
 		stop := func() {}
@@ -111,18 +125,23 @@ func survive(t *testing.T, o operation, at int, m mode) (hit bool) {
 			stop = r.watched("hello", "g1")
 		}
 		asked.Store(true)
+		h.mu.Lock()
+		h.on = true
+		h.mu.Unlock()
 		o.ask(r)
 		// Whenever it dies, another controller is started in its place.
-		replaced := false
 		holds := func(f func(r *rig) bool) func() bool {
 			return func() bool {
 				select {
 				case <-c.done:
-					if !replaced {
-						replaced = true
-						c.port.Close()
-						r.start(options{})
+					c.port.Close()
+					next := &pointStore{from: func(a store.Apply) bool {
+						return !writes(service.KindGateway, "")(a) && !writes(service.KindLeader, "")(a)
+					}}
+					if len(further) > 0 {
+						next.at, next.mode, further = further[0].at, further[0].mode, further[1:]
 					}
+					c = r.killable(next)
 				default:
 				}
 				return f(r)
@@ -133,7 +152,7 @@ func survive(t *testing.T, o operation, at int, m mode) (hit bool) {
 			o.finally(r)
 			r.within(5*time.Minute, "it has ended", holds(o.ended))
 		}
-		hit = p.count() >= at
+		hit = p.count() >= first.at
 		stop()
 	})
 	return hit
@@ -144,7 +163,7 @@ func TestEveryOperationSurvivesAFailureAtEveryWrite(t *testing.T) {
 		for _, m := range []mode{crashBefore, crashAfter, notLanded, landed, unknown} {
 			t.Run(o.name+", "+string(m), func(t *testing.T) {
 				n := 0
-				for at := 1; survive(t, o, at, m); at++ {
+				for at := 1; survive(t, o, failure{at, m}); at++ {
 					n++
 				}
 				if n < 2 {
@@ -152,6 +171,39 @@ func TestEveryOperationSurvivesAFailureAtEveryWrite(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+func TestEveryOperationSurvivesAFailureAtEveryCommandToAHost(t *testing.T) {
+	for _, o := range operations() {
+		for _, m := range []mode{crashBefore, crashAfter, notLanded, landed, twice} {
+			t.Run(o.name+", "+string(m), func(t *testing.T) {
+				for at := 1; ; at++ {
+					h := &pointHosts{first: failure{at, m}}
+					endure(t, o, h, failure{})
+					if h.n < at {
+						break
+					}
+				}
+			})
+		}
+	}
+}
+
+func TestEveryOperationSurvivesASecondFailureOnTheRecoveryFromTheFirst(t *testing.T) {
+	modes := []mode{crashBefore, crashAfter, notLanded, landed}
+	for _, o := range operations() {
+		t.Run(o.name, func(t *testing.T) {
+			// A fixed sample of the pairs.
+			for at := 1; at <= 7; at++ {
+				for then := 1; then <= 4; then++ {
+					first, second := failure{at, modes[(at+then)%2]}, failure{then, modes[(at*then)%4]}
+					if !survive(t, o, first, second) {
+						return
+					}
+				}
+			}
+		})
 	}
 }
 
