@@ -29,7 +29,7 @@ func TestBadInputGetsAClearErrorAndChangesNothing(t *testing.T) {
 		"a host name that is none":          {[]string{"deploy", "other", "--host-name", "a b", "--", testapp}, 2, "host name"},
 		"a negative number":                 {[]string{"scale", "hello", "--", "-1"}, 2, "instances"},
 		"a new service without a command":   {[]string{"deploy", "other"}, 2, "command"},
-		"an environment variable with no =": {[]string{"deploy", "hello", "--env", "=x"}, 2, "="},
+		"an environment variable with no =": {[]string{"deploy", "hello", "--env", "=x"}, 2, "needs a name"},
 		"a file that does not exist":        {[]string{"deploy", "other", "--", "./does-not-exist"}, 2, "does-not-exist"},
 		"a file that is not executable":     {[]string{"deploy", "other", "--", notExecutable}, 2, "executable"},
 		"an unknown flag":                   {[]string{"deploy", "hello", "--instance", "2"}, 2, "--instance"},

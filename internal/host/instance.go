@@ -32,6 +32,7 @@ type instance struct {
 	// Under the host's mu:
 	state     service.InstanceState
 	status    string // how it ended
+	before    string // how the process before it in its slot ended; empty when there was none
 	detail    string
 	lastLines []string
 	liveSince time.Time // zero means not live

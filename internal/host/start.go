@@ -34,8 +34,7 @@ func (h *Host) start(s *slot) {
 	}
 	in.detail = fmt.Sprintf("does not listen on its PORT %d yet", r.Port)
 	if before != nil {
-		in.lastLines = before.lastLines
-		in.detail = fmt.Sprintf("started again after %s", before.detail)
+		in.lastLines, in.before = before.lastLines, before.detail
 	}
 	h.log.Info("instance started", "instance", r.ID, "slot", s.id(), "revision", r.Assignment.Revision, "pid", in.rec.Pid, "port", in.rec.Port)
 	h.tend(in)

@@ -159,6 +159,15 @@ func exitsRestarts(t *testing.T, f *fixture) {
 	})
 }
 
+func restartedSaysBefore(t *testing.T, f *fixture) {
+	f.assign(t, f.assignment(Exits, "hello-00001.0"))
+	f.await(t, "hello-00001.0", "second process that says how the first ended", func(list []service.Instance) bool {
+		return slices.ContainsFunc(list, func(in service.Instance) bool {
+			return in.State != service.InstanceExited && strings.Contains(in.Detail, "the process before it ended with: exit status 3")
+		})
+	})
+}
+
 func neverListens(t *testing.T, f *fixture) {
 	f.assign(t, f.assignment(NeverListens, "hello-00001.0"))
 	f.await(t, "hello-00001.0", "detail that names the port", func(list []service.Instance) bool {

@@ -25,6 +25,7 @@ type simProc struct {
 	does      Behaviour
 	liveSince time.Time // zero means not live
 	retiring  bool
+	before    string // how the process before it ended
 	timers    []*time.Timer
 }
 
@@ -139,6 +140,10 @@ func (s *Sim) startLocked(h *simHost, sl *simSlot) {
 	if p.does.WrongPort != 0 {
 		p.inst.Detail = fmt.Sprintf("listens on 127.0.0.1:%d, not on its PORT %d", p.does.WrongPort, port)
 	}
+	if last := slices.IndexFunc(sl.procs, func(q *simProc) bool { return !q.runs() }); last >= 0 {
+		p.before = sl.procs[last].inst.Detail
+		p.inst.Detail = service.DetailAfter(p.inst.Detail, p.before)
+	}
 	sl.procs = append(slices.DeleteFunc(sl.procs, func(q *simProc) bool { return !q.runs() }), p)
 	if p.does.ExitAfter > 0 {
 		s.later(h, sl, p, p.does.ExitAfter, func() { s.exitLocked(h, sl, p, exitStatus(p.does)) })
@@ -158,7 +163,7 @@ func exitStatus(b Behaviour) string {
 func (s *Sim) becomeLiveLater(h *simHost, sl *simSlot, p *simProc) {
 	live := func() {
 		if p.inst.State == service.InstanceStarting {
-			p.inst.State, p.inst.Detail, p.liveSince = service.InstanceLive, "", time.Now()
+			p.inst.State, p.inst.Detail, p.liveSince = service.InstanceLive, service.DetailAfter("", p.before), time.Now()
 		}
 	}
 	if p.does.ReadyAfter > 0 {

@@ -60,6 +60,7 @@ func Run(t *testing.T, open func(t *testing.T) World) {
 		{"ARivalEpochIsRefused", rivalRefused},
 		{"AnotherIncarnationIsAcceptedAndTheOldOneStaysFenced", foreignAccepted},
 		{"AProgramThatExitsIsSeenRestarting", exitsRestarts},
+		{"AProcessStartedAgainSaysHowTheOneBeforeItEnded", restartedSaysBefore},
 		{"AProgramThatNeverListensIsNotLive", neverListens},
 		{"AProgramOnAnotherPortIsToldSo", wrongPort},
 		{"AHigherRoundReplacesTheProcessOnceTheNewOneIsLive", higherRound},

@@ -42,6 +42,20 @@ type Instance struct {
 	Adopted    bool   `json:"adopted,omitempty"`
 }
 
+// DetailAfter is an instance's detail together with how the process before it
+// in its slot ended: a program that fails at once is mostly seen between two of
+// its ends. An empty before means that there was none.
+func DetailAfter(detail, before string) string {
+	if before == "" {
+		return detail
+	}
+	before = "the process before it ended with: " + before
+	if detail == "" {
+		return before
+	}
+	return detail + "; " + before
+}
+
 // Assignment asks a host to keep one slot running.
 type Assignment struct {
 	Slot     string   `json:"slot"`
