@@ -6,15 +6,16 @@ set -euo pipefail
 declare -A package=(
   [gcc]=gcc [python3]=python3 [node]=nodejs [nginx]=nginx-light [strace]=strace
   [sqlite3]=sqlite3 [unshare]=util-linux [mount]=mount [ip]=iproute2 [curl]=curl
-  [wrk]=wrk [haproxy]=haproxy
+  [wrk]=wrk [haproxy]=haproxy [postgres]=postgresql
 )
 case "${1:-}" in
-  test)  need=(gcc python3 node nginx strace sqlite3 unshare mount ip curl) ;;
+  test)  need=(gcc python3 node nginx strace sqlite3 unshare mount ip curl postgres) ;;
   bench) need=(gcc wrk haproxy) ;;
   *) echo "usage: scripts/deps.sh test|bench" >&2; exit 2 ;;
 esac
 
 export PATH="$PATH:/usr/sbin:/sbin"
+for bin in /usr/lib/postgresql/*/bin; do PATH="$PATH:$bin"; done
 missing=() packages=()
 for command in "${need[@]}"; do
   command -v "$command" >/dev/null 2>&1 && continue
