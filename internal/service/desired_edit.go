@@ -40,6 +40,7 @@ func Deploy(old *Desired, name string, e DeployEdit, today Catalog) (Desired, er
 		next.Round = old.Round
 	}
 	next.By, next.At = e.By, e.At
+	next.Paused, next.Aborted = false, 0 // they belong to what was asked for before
 	next.Template = e.Template.clone()
 	if e.Instances != 0 {
 		next.Instances = e.Instances

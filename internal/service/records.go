@@ -44,6 +44,11 @@ type Desired struct {
 	Round int32 `json:"round,omitempty"`
 	// Force, when it changes, makes a new revision of an unchanged template.
 	Force string `json:"force,omitempty"`
+	// Paused has a deployment hold before its next step.
+	Paused bool `json:"paused,omitempty"`
+	// Aborted is the generation up to which attempts were ended by a person:
+	// they are undone and not tried again. Zero means none.
+	Aborted int32 `json:"aborted,omitempty"`
 	// By and At say who wrote this generation and when (shown, never decided by).
 	By string    `json:"by,omitempty"`
 	At time.Time `json:"at"`
@@ -162,6 +167,20 @@ type Catalog struct {
 	Round   int32         `json:"round,omitempty"`
 	// NeedsOperator names a state that only a person can settle; empty means none.
 	NeedsOperator string `json:"needsOperator,omitempty"`
+	// Earlier are the revisions that led the traffic before, newest first, each
+	// until when (shown, never decided by).
+	Earlier []EarlierTraffic `json:"earlier,omitempty"`
+	// Warm is the revision that led the traffic just before: it is kept running
+	// for a window, by the leader's own clock, so that going back is one write.
+	// WarmUntil is shown.
+	Warm      string    `json:"warm,omitempty"`
+	WarmUntil time.Time `json:"warmUntil,omitzero"`
+}
+
+// EarlierTraffic is one revision that led the traffic until an instant.
+type EarlierTraffic struct {
+	Revision string    `json:"revision"`
+	Ended    time.Time `json:"ended"`
 }
 
 // CatalogPart is one share of the traffic that the catalog records.
