@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -17,23 +18,34 @@ import (
 )
 
 // shared is the server of all tests that leave it as it is; each has a schema
-// of its own.
-var shared *postgrestest.Server
+// of its own. It starts when it is first needed.
+var shared struct {
+	once   sync.Once
+	server *postgrestest.Server
+	err    error
+}
+
+func sharedServer(t testing.TB) *postgrestest.Server {
+	t.Helper()
+	shared.once.Do(func() { shared.server, shared.err = postgrestest.New() })
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.server
+}
 
 func TestMain(m *testing.M) {
+	runChild()
 	os.Exit(run(m))
 }
 
 func run(m *testing.M) int {
-	var err error
-	if shared, err = postgrestest.New(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
 	code := m.Run()
-	if err := shared.Remove(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+	if shared.server != nil {
+		if err := shared.server.Remove(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 	}
 	if code == 0 {
 		if err := goleak.Find(); err != nil {
@@ -50,7 +62,10 @@ var schemas atomic.Int64
 func newSchema() string { return fmt.Sprintf("test_%d", schemas.Add(1)) }
 
 // fresh are the options of a store of its own.
-func fresh() Options { return Options{URL: shared.URL, Schema: newSchema()} }
+func fresh(t testing.TB) Options {
+	t.Helper()
+	return Options{URL: sharedServer(t).URL, Schema: newSchema()}
+}
 
 func mustOpen(t testing.TB, o Options) *Store {
 	t.Helper()
@@ -91,6 +106,30 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
+// eventually waits for a condition of the server that nobody signals.
+func eventually(t testing.TB, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(time.Minute); !holds(); {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// count returns the number that the query gives.
+func count(t testing.TB, conn *pgx.Conn, query string, args ...any) int {
+	t.Helper()
+	var n int
+	if err := conn.QueryRow(context.Background(), query, args...).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
 // writing is the Apply that writes the named document.
 func writing(name string) store.Apply {
 	return store.Apply{ID: name, Writes: []store.Write{{Key: store.Key{Kind: "thing", Name: name}, Body: fmt.Appendf(nil, `{"name":%q}`, name)}}}
@@ -98,7 +137,7 @@ func writing(name string) store.Apply {
 
 func TestPostgreSQLIsAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness {
-		o := fresh()
+		o := fresh(t)
 		return storetest.Harness{
 			Open: func(t testing.TB, so storetest.Options) store.Store {
 				o := o
