@@ -48,7 +48,7 @@ var arrow = map[string]struct {
 	"internal/cli":             {imports: []string{"api/...", "internal/fault", "internal/daemon", "internal/service", "internal/identity", "internal/telemetry"}},
 	"internal/daemon":          {imports: []string{"..."}},
 	"cmd/fairlead":             {imports: []string{"internal/cli", "internal/daemon"}},
-	"examples/hello": {},
+	"examples/hello":           {},
 	"e2e":                      {imports: []string{"api/..."}},
 }
 
