@@ -211,10 +211,8 @@ func (c *call) reached(cl *client, name, url string) error {
 	}
 	c.out.line("%s", url)
 	info, err := cl.admin.GetInfo(c.ctx, connect.NewRequest(&fairleadv1.GetInfoRequest{}))
-	if err != nil {
-		return remote(err)
-	}
-	if info.Msg.GetGatewayUrl() != "" {
+	// What was asked for is done; that the address cannot be asked for changes nothing of it.
+	if err == nil && info.Msg.GetGatewayUrl() != "" {
 		c.out.line("curl -H 'Host: %s' %s", service.LocalHost(name), info.Msg.GetGatewayUrl())
 	}
 	return nil

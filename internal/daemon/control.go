@@ -111,7 +111,7 @@ func storeFault(err error) error {
 // openIdentity gives control its identity and the operator a credential.
 func (c *controlRole) openIdentity(api string) error {
 	var err error
-	if c.keys, err = identity.OpenKeystore(filepath.Join(c.p.Data, dirControl)); err != nil {
+	if c.keys, err = identity.OpenKeystore(filepath.Join(c.p.Data, dirControl), identity.ForRole(identity.Control)); err != nil {
 		return err
 	}
 	return c.issue(api)
@@ -166,7 +166,7 @@ func (c *controlRole) assemble() {
 		Logger:      c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
 	})
 	c.api = httpapi.New(httpapi.Config{
-		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: c.gateways, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader},
+		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: c.gateways, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store},
 		Authority: c.authority, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),
 	})
 	c.p.ops.Check("control", func() error {
@@ -208,12 +208,19 @@ func (l logReader) Logs(ctx context.Context, q service.LogQuery, emit func([]ser
 	return l.StreamLogs(ctx, q, emit)
 }
 
-type leaderReader struct{ *control.Control }
+type leaderReader struct {
+	*control.Control
+	store *sqlite.Store
+}
 
 // Alarms are the installation's, or what only a person can settle of a service.
 func (l leaderReader) Alarms(name string) []string {
 	if name == "" {
-		return l.Control.Alarms()
+		alarms := l.Control.Alarms()
+		if l.store.Full() {
+			alarms = append(alarms, "the disk of the store is full: until there is room only deletions and returns to an earlier route are recorded")
+		}
+		return alarms
 	}
 	if text := l.NeedsOperator(name); text != "" {
 		return []string{text}

@@ -50,7 +50,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	folder := filepath.Join(p.Data, dirGateway, cfg.name)
 	// 1. The identity that was given to it, if it has one.
 	var err error
-	if g.keys, err = identity.OpenKeystore(folder); err != nil {
+	if g.keys, err = identity.OpenKeystore(folder, identity.ForRole(identity.Gateway)); err != nil {
 		return nil, err
 	}
 	// 2. The proxy, which locks the folder and opens the listeners.

@@ -38,7 +38,7 @@ func openHost(p *process, cfg hostConfig) (*hostRole, error) {
 	h, control := &hostRole{name: cfg.name}, &heard{}
 	folder := filepath.Join(p.Data, dirHost, cfg.name)
 	var err error
-	if h.keys, err = identity.OpenKeystore(folder); err != nil {
+	if h.keys, err = identity.OpenKeystore(folder, identity.ForRole(identity.Host)); err != nil {
 		return nil, err
 	}
 	h.host, err = host.New(host.Config{

@@ -105,6 +105,29 @@ func TestADeployThatIsSupersededSaysByWhat(t *testing.T) {
 	})
 }
 
+func TestADeployThatWasDoneIsNotSaidToBeSupersededByALaterOne(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.must(&fairleadv1.DeployRequest{Service: "hello"})
+		w.put(service.KindSaga, "s1", record(1, saga.Done, step("queue", "done", "")))
+		w.put(service.KindCatalog, "hello", service.Catalog{Service: "hello", ObservedGeneration: 1})
+		w.must(&fairleadv1.DeployRequest{Service: "hello", ExpectedGeneration: 1, Instances: 2})
+		for _, observed := range []int32{1, 2} {
+			w.put(service.KindCatalog, "hello", service.Catalog{Service: "hello", ObservedGeneration: observed})
+			p := w.watch(1)
+			p.until("")
+			if p.end.Outcome != "done" {
+				t.Errorf("ended %v with %d applied", p.end, observed)
+			}
+		}
+		w.erase(service.KindSaga, "s1")
+		p := w.watch(1)
+		p.until("")
+		if p.end.Outcome != "superseded" {
+			t.Errorf("ended %v", p.end)
+		}
+	})
+}
+
 func TestADeletionEndsWhenItsDocumentIsGone(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.must(&fairleadv1.DeployRequest{Service: "hello"})

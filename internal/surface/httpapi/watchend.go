@@ -36,13 +36,24 @@ func (f *follower) end(r saga.Record, known bool) *fairleadv1.DeploymentEnd {
 	switch {
 	case !f.desired.exists:
 		return f.ended("deleted", r, f.service+" is gone")
-	case d.Generation > f.generation:
-		return f.superseded(r)
-	case !d.Deleted && c.ObservedGeneration >= f.generation && !(known && r.Open()):
+	case !d.Deleted && f.applied(r, known):
 		r.Subject = c.Latest
 		return f.ended("done", r, "")
+	case d.Generation > f.generation:
+		return f.superseded(r)
 	}
 	return nil
+}
+
+// applied says whether all that the generation asked for is true. A later one
+// that is applied says so of this one only where this one's own work was done:
+// it may have been superseded before it began.
+func (f *follower) applied(r saga.Record, known bool) bool {
+	at := f.catalog.value.ObservedGeneration
+	if known && r.Open() {
+		return false
+	}
+	return at == f.generation || at > f.generation && known && r.State == saga.Done
 }
 
 func (f *follower) sagaEnd(r saga.Record) *fairleadv1.DeploymentEnd {

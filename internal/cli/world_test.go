@@ -1,0 +1,317 @@
+package cli
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
+	"github.com/fairlead-platform/fairlead/internal/bucket/dir"
+	"github.com/fairlead-platform/fairlead/internal/identity"
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/store/memory"
+	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"fairlead": func() {
+			os.Exit(Run(context.Background(), Env{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Roles: noRoles{}}))
+		},
+	})
+}
+
+// noRoles stands where the daemon would: these tests are of the API's client.
+type noRoles struct{}
+
+var errNoRoles = errors.New("no role runs in this test")
+
+func (noRoles) Up(context.Context, UpOptions) error           { return errNoRoles }
+func (noRoles) Control(context.Context, ControlOptions) error { return errNoRoles }
+func (noRoles) Gateway(context.Context, GatewayOptions) error { return errNoRoles }
+func (noRoles) Host(context.Context, HostOptions) error       { return errNoRoles }
+
+// TestScripts runs testdata/*.txtar: each is a session at a terminal against a
+// real API over a memory store. The command `plane` moves the store as the
+// control role would.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata",
+		Setup: func(e *testscript.Env) error {
+			p, err := newPlane(e.Getenv("WORK"))
+			if err != nil {
+				return err
+			}
+			e.Values["plane"] = p
+			e.Setenv("FAIRLEAD_DATA", p.data)
+			e.Setenv("NO_COLOR", "1")
+			e.Setenv("HOME", e.Getenv("WORK"))
+			e.Defer(func() {
+				if err := p.close(); err != nil {
+					t.Error(err)
+				}
+			})
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"plane": func(ts *testscript.TestScript, _ bool, args []string) {
+				ts.Check(ts.Value("plane").(*plane).do(args))
+			},
+			// code checks the exit code of the command that follows.
+			"code": func(ts *testscript.TestScript, _ bool, args []string) {
+				err := ts.Exec("fairlead", args[1:]...)
+				got := "0"
+				if err != nil {
+					got = strings.TrimPrefix(err.Error(), "exit status ")
+				}
+				if got != args[0] {
+					ts.Fatalf("exit code %s, expected %s", got, args[0])
+				}
+			},
+		},
+	})
+}
+
+// plane is a control plane whose leader is the script.
+type plane struct {
+	data      string
+	store     *memory.Store
+	bucket    *dir.Bucket
+	authority *identity.Authority
+	api       *httpapi.API
+	server    *http.Server
+	served    chan error
+
+	mu        sync.Mutex
+	instances []service.Instance
+	lines     []service.LogLine
+	automatic bool          // each new generation is deployed at once
+	watched   chan struct{} // one for each call that follows a deployment
+	stop      context.CancelFunc
+	followed  chan error
+}
+
+func newPlane(work string) (*plane, error) {
+	p := &plane{data: filepath.Join(work, "data"), store: memory.Open(memory.Options{}), followed: make(chan error, 1), watched: make(chan struct{}, 1000)}
+	if err := os.MkdirAll(p.data, 0o700); err != nil {
+		return nil, err
+	}
+	var err error
+	if p.bucket, err = dir.Open(filepath.Join(p.data, "bucket")); err != nil {
+		return nil, err
+	}
+	if p.authority, err = identity.OpenAuthority(filepath.Join(p.data, "authority"), identity.AuthorityOptions{}); err != nil {
+		return nil, err
+	}
+	p.api = httpapi.New(httpapi.Config{
+		Store: p.store, Bucket: p.bucket, Hosts: hosts{p}, Gateways: gateways{}, Logs: p, Leader: p, Authority: p.authority,
+		NewID: func() string { return ulid.Make().String() }, Rand: rand.Reader,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	p.stop = cancel
+	go func() { p.followed <- p.follow(ctx) }()
+	return p, p.open()
+}
+
+// open serves on the socket, as it does until the script closes it.
+func (p *plane) open() error {
+	l, err := net.Listen("unix", filepath.Join(p.data, SocketName))
+	if err != nil {
+		return err
+	}
+	p.server, p.served = &http.Server{Handler: p.counted(identity.LocalMiddleware("ann", p.api.Handler()))}, make(chan error, 1)
+	go func(s *http.Server, served chan error) { served <- s.Serve(l) }(p.server, p.served)
+	return nil
+}
+
+// counted notes each call that follows a deployment.
+func (p *plane) counted(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == fairleadv1connect.ServiceAPIServiceWatchDeploymentProcedure {
+			p.watched <- struct{}{}
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func (p *plane) shut() error {
+	if p.server == nil {
+		return nil
+	}
+	err := p.server.Close()
+	p.server = nil
+	if serr := <-p.served; !errors.Is(serr, http.ErrServerClosed) {
+		err = errors.Join(err, serr)
+	}
+	return err
+}
+
+func (p *plane) close() error {
+	p.stop()
+	err := p.shut()
+	if ferr := <-p.followed; !errors.Is(ferr, context.Canceled) {
+		err = errors.Join(err, ferr)
+	}
+	return errors.Join(err, p.store.Close(), p.authority.Close(), p.bucket.Close())
+}
+
+type hosts struct{ p *plane }
+
+func (h hosts) States() []service.HostState {
+	h.p.mu.Lock()
+	defer h.p.mu.Unlock()
+	return []service.HostState{{Host: service.Host{Name: "h1", Zone: "a"}, Connected: true, Instances: h.p.instances}}
+}
+
+type gateways struct{}
+
+func (gateways) States() []service.GatewayState {
+	return []service.GatewayState{{Name: "gw", Connected: true, Public: "127.0.0.1:8080", Poll: "127.0.0.1:7702"}}
+}
+
+func (p *plane) Leading() bool                               { return true }
+func (p *plane) Epoch() view.Epoch                           { return view.Epoch{Incarnation: p.store.Incarnation(), Number: 1} }
+func (p *plane) Alarms(string) []string                      { return nil }
+func (p *plane) RetireGateway(context.Context, string) error { return nil }
+
+func (p *plane) Logs(_ context.Context, q service.LogQuery, emit func([]service.LogLine) error) error {
+	p.mu.Lock()
+	lines := p.lines
+	p.mu.Unlock()
+	return emit(lines)
+}
+
+// follow plays the leader for every new generation, while the script says so.
+func (p *plane) follow(ctx context.Context) error {
+	w, err := p.store.Watch(ctx, 0)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	for {
+		c, err := w.Next(ctx)
+		if err != nil {
+			return err
+		}
+		for _, ch := range c.Changes {
+			if ch.Kind != service.KindDesired || ch.Deleted {
+				continue
+			}
+			var d service.Desired
+			if err := json.Unmarshal(ch.Body, &d); err != nil {
+				return err
+			}
+			if err := p.obey(d); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (p *plane) obey(d service.Desired) error {
+	p.mu.Lock()
+	automatic := p.automatic
+	p.mu.Unlock()
+	if !automatic {
+		return nil
+	}
+	if d.Deleted {
+		return p.erase(service.KindDesired, d.Service)
+	}
+	return p.deployed(d)
+}
+
+// deployed records that a generation was deployed, step by step.
+func (p *plane) deployed(d service.Desired) error {
+	name := fmt.Sprintf("%s-%05d", d.Service, d.Generation)
+	r := saga.Record{ID: name, Kind: "deploy", Owner: d.Service, Subject: name, Generation: d.Generation, Attempt: 1, State: saga.Running, Started: time.Now()}
+	for _, s := range []string{"queue", "install", "instances", "ready", "routes", "finalize"} {
+		r.Steps = append(r.Steps, saga.Step{Name: s, State: "done", Text: s + " is done", Took: 12 * time.Millisecond})
+		if err := p.put(service.KindSaga, r.ID, r); err != nil {
+			return err
+		}
+	}
+	r.State = saga.Done
+	return errors.Join(
+		p.put(service.KindRevision, name, service.Revision{Name: name, Service: d.Service, State: service.RevisionServing, Template: d.Template, CreatedAt: time.Now()}),
+		p.put(service.KindCatalog, d.Service, service.Catalog{Service: d.Service, ObservedGeneration: d.Generation, Latest: name, Traffic: []service.CatalogPart{{Revision: name, Percent: 100}}}),
+		p.put(service.KindSaga, r.ID, r),
+	)
+}
+
+func (p *plane) put(kind, name string, value any) error {
+	body, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	_, err = p.store.Apply(context.Background(), store.Apply{ID: ulid.Make().String(), Writes: []store.Write{{Key: store.Key{Kind: kind, Name: name}, Any: true, Body: body}}})
+	return err
+}
+
+func (p *plane) erase(kind, name string) error {
+	_, err := p.store.Apply(context.Background(), store.Apply{ID: ulid.Make().String(), Writes: []store.Write{{Key: store.Key{Kind: kind, Name: name}, Any: true, Delete: true}}})
+	return err
+}
+
+// do is the script's command.
+func (p *plane) do(args []string) error {
+	switch args[0] {
+	case "automatic":
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.automatic = args[1] == "on"
+		return nil
+	case "fails": // the next generation of a service fails at ready
+		return p.put(service.KindSaga, args[1], saga.Record{
+			ID: args[1], Kind: "deploy", Owner: args[1], Subject: args[1] + "-00002", Generation: 2, Attempt: 1, State: saga.Waiting,
+			Steps:      []saga.Step{{Name: "queue", State: "done"}, {Name: "ready", State: "failed"}},
+			FailedStep: "ready", Error: "exit status 3", LastLines: []string{"no database"}, RetryAt: time.Now().Add(time.Minute), Started: time.Now(),
+		})
+	case "runs":
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.instances = append(p.instances, service.Instance{ID: args[2], Slot: args[1] + "-00001.0", Service: args[1], Revision: args[1] + "-00001", State: service.InstanceLive, Pid: 42})
+		return nil
+	case "wrote":
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.lines = append(p.lines, service.LogLine{Instance: args[1], Revision: "hello-00001", Text: args[2]})
+		return nil
+	case "gateway":
+		return p.put(service.KindGateway, args[1], service.Gateway{Name: args[1]})
+	case "shut":
+		return p.shut()
+	case "watched":
+		<-p.watched
+		return nil
+	case "deployed":
+		doc, err := p.store.Get(context.Background(), store.Key{Kind: service.KindDesired, Name: args[1]})
+		if err != nil {
+			return err
+		}
+		var d service.Desired
+		if err := json.Unmarshal(doc.Body, &d); err != nil {
+			return err
+		}
+		return p.deployed(d)
+	case "open":
+		return p.open()
+	}
+	return fmt.Errorf("plane does not know %q", args[0])
+}
