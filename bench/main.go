@@ -95,7 +95,7 @@ func (b *bench) defaults() {
 
 // all runs the chosen ones. One that fails does not keep the others from it.
 func (b *bench) all(ctx context.Context, chosen []benchmark, write bool) error {
-	m := thisMachine()
+	m, at := thisMachine(), commit() // as it was built
 	fmt.Println(m)
 	var failed []string
 	for _, one := range chosen {
@@ -109,7 +109,7 @@ func (b *bench) all(ctx context.Context, chosen []benchmark, write bool) error {
 		s.name, s.what, s.command = one.name, one.what, b.command(one.name)
 		fmt.Print(s.text())
 		if write {
-			if err := writeSection("RESULTS.md", s, m); err != nil {
+			if err := writeSection("RESULTS.md", s, m, at); err != nil {
 				return err
 			}
 		}

@@ -77,17 +77,17 @@ ratios within one round. A section says by which command and at which commit it 
 
 // writeSection puts a section into the file in place of the one of its name.
 // Sections that nothing measures are left as they stand.
-func writeSection(file string, s *section, m machine) error {
+func writeSection(file string, s *section, m machine, at string) error {
 	old, err := os.ReadFile(file)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	parts := strings.Split(string(old), "\n## ")
 	parts[0] = preface
-	text := fmt.Sprintf("%s: %s\n\n`%s` at %s; %s.\n%s", s.name, s.what, s.command, commit(), m, s.text())
-	at := slices.IndexFunc(parts[1:], func(p string) bool { return strings.HasPrefix(p, s.name+":") })
-	if at >= 0 {
-		parts[1+at] = text
+	text := fmt.Sprintf("%s: %s\n\n`%s` at %s; %s.\n%s", s.name, s.what, s.command, at, m, s.text())
+	place := slices.IndexFunc(parts[1:], func(p string) bool { return strings.HasPrefix(p, s.name+":") })
+	if place >= 0 {
+		parts[1+place] = text
 	} else {
 		parts = append(parts, text)
 	}
