@@ -43,13 +43,12 @@ func (s *Store) followOnce(ready func()) error {
 		return err
 	}
 	defer func() { _ = closeNow(conn) }() // it has failed, or the store ends
-	ctx, cancel := context.WithTimeout(s.alive, s.options.limits.connect)
-	_, err = conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.queries.channel}.Sanitize())
-	cancel()
-	if err != nil {
-		return fmt.Errorf("cannot listen: %w", err)
-	}
-	for {
+	for listens := false; ; {
+		if !listens {
+			if listens, err = s.listen(conn); err != nil {
+				return err
+			}
+		}
 		if err := s.catchUp(conn); err != nil {
 			return err
 		}
@@ -58,6 +57,21 @@ func (s *Store) followOnce(ready func()) error {
 			return err
 		}
 	}
+}
+
+// listen says false on a standby, which lets nobody listen: there the log is
+// read now and then only, until it is one no more.
+func (s *Store) listen(conn *pgx.Conn) (listens bool, _ error) {
+	ctx, cancel := context.WithTimeout(s.alive, s.options.limits.connect)
+	defer cancel()
+	_, err := conn.Exec(ctx, "LISTEN "+pgx.Identifier{s.queries.channel}.Sanitize())
+	if code(err) == codeReadOnly {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("cannot listen: %w", err)
+	}
+	return true, nil
 }
 
 // awaitCommit waits until the tail may lack something.

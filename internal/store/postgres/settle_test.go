@@ -125,40 +125,51 @@ func TestACommitThatCannotBeLookedUpIsUnknownAndSettledByRepeatingIt(t *testing.
 	c := newCutTest(t)
 	c.s.options.limits.settle = 50 * time.Millisecond
 	outcomes := map[string]int{}
-	for _, at := range positions(c.sizes.FromServer) {
-		if at%3 != 0 && at < c.sizes.FromServer-10 {
-			continue
+	for i, at := range append(positions(c.sizes.FromServer), positions(c.sizes.FromClient)...) {
+		cut := postgrestest.Cut{FromClient: -1, FromServer: at, Refuse: true}
+		if i >= len(positions(c.sizes.FromServer)) {
+			cut.FromClient, cut.FromServer = at, -1
 		}
-		if _, err := c.try(); err != nil {
-			t.Fatal(err)
+		if i%2 == 0 {
+			outcomes[c.unreachable(cut)]++
 		}
-		c.proxy.Arm(postgrestest.Cut{FromClient: -1, FromServer: at, Refuse: true})
-		a, err := c.try()
-		there := c.isThere(a)
-		unknown := errors.Is(err, store.ErrUnknown)
-		switch {
-		case err == nil && at < c.sizes.FromServer:
-			t.Fatalf("cut at %d: done, though its answer cannot have come", at)
-		case err != nil && !unknown && there:
-			t.Fatalf("cut at %d: it is there, and the answer was %v", at, err)
-		}
-		if err != nil {
-			_, err := c.s.Apply(within(t), a)
-			if err == nil || errors.Is(err, store.ErrUnknown) != unknown {
-				t.Fatalf("cut at %d: unknown: %t, and again while the server is gone: %v", at, unknown, err)
-			}
-		}
-		c.proxy.Allow()
-		r, err := c.s.Apply(within(t), a)
-		if err != nil || r.Repeated != there {
-			t.Fatalf("cut at %d: it was there: %t, and repeated: %+v, %v", at, there, r, err)
-		}
-		outcomes[fmt.Sprintf("unknown: %t, there: %t", unknown, there)]++
 	}
-	if outcomes["unknown: true, there: true"] < 3 || outcomes["unknown: false, there: false"] < 3 {
-		t.Fatalf("too few of one kind: %v", outcomes)
+	for _, kind := range []string{"unknown: true, there: true", "unknown: true, there: false", "unknown: false, there: false"} {
+		if outcomes[kind] < 3 {
+			t.Fatalf("too few of one kind: %v", outcomes)
+		}
 	}
 	t.Log(outcomes)
+}
+
+// unreachable applies a document while the server goes away, again while it is
+// gone, and again when it is back; it says what the first answer was.
+func (c *cutTest) unreachable(cut postgrestest.Cut) string {
+	if _, err := c.try(); err != nil { // statements are prepared again after each cut
+		c.Fatal(err)
+	}
+	c.proxy.Arm(cut)
+	a, err := c.try()
+	first := err
+	unknown := errors.Is(err, store.ErrUnknown)
+	if err != nil {
+		_, err := c.s.Apply(within(c), a)
+		if err == nil || errors.Is(err, store.ErrUnknown) != unknown {
+			c.Fatalf("%+v: unknown: %t, and again while the server is gone: %v", cut, unknown, err)
+		}
+	}
+	c.proxy.Allow()
+	r, err := c.s.Apply(within(c), a)
+	if err != nil {
+		c.Fatalf("%+v: %v", cut, err)
+	}
+	if first != nil && !unknown && r.Repeated {
+		c.Fatalf("%+v: it was there, and the answer was %v", cut, first)
+	}
+	if !c.isThere(a) {
+		c.Fatalf("%+v: it is not there", cut)
+	}
+	return fmt.Sprintf("unknown: %t, there: %t", unknown, r.Repeated)
 }
 
 // hanging is a store whose commits hang within COMMIT until release.
@@ -272,16 +283,22 @@ func TestNothingIsAcknowledgedThatItsStandbyLacks(t *testing.T) {
 	eventually(t, "the guarantee names the standby", func() bool {
 		return strings.Contains(s.Guarantee().Description, "waits for a synchronous standby (nowhere)")
 	})
-	first := applying(within(t), s, writing("a"))
 	waiting := `SELECT coalesce(max(pid), 0) FROM pg_stat_activity WHERE wait_event = 'SyncRep'`
-	eventually(t, "the commit waits for its standby", func() bool { return count(t, conn, waiting) != 0 })
+	var first <-chan applied
+	var a store.Apply
+	// Which commits wait is told by another process of the server, a moment later.
+	for n := 0; count(t, conn, waiting) == 0; n++ {
+		a = writing(fmt.Sprint("a", n))
+		first = applying(within(t), s, a)
+		eventually(t, "the commit is done or waits", func() bool { return len(first) > 0 || count(t, conn, waiting) != 0 })
+	}
 	// The server now answers that the commit is done, and warns.
 	rawExec(t, conn, `SELECT pg_cancel_backend($1)`, count(t, conn, waiting))
 	if a := <-first; !errors.Is(a.err, store.ErrUnknown) {
 		t.Fatalf("got %+v, %v", a.result, a.err)
 	}
 	standbys("")
-	if r := isDone(t, applying(within(t), s, writing("a"))); !r.Repeated {
+	if r := isDone(t, applying(within(t), s, a)); !r.Repeated {
 		t.Fatalf("got %+v", r)
 	}
 }

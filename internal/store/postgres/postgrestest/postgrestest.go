@@ -141,9 +141,13 @@ func serverUser() (*syscall.Credential, error) {
 	return &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, nil
 }
 
-// Command returns the command of one of PostgreSQL's programs, as the server's user.
+// Command returns the command of one of PostgreSQL's programs, or of any
+// other, as the server's user.
 func (s *Server) Command(program string, args ...string) *exec.Cmd {
-	c := exec.Command(filepath.Join(s.binaries, program), args...)
+	if path := filepath.Join(s.binaries, program); isFile(path) {
+		program = path
+	}
+	c := exec.Command(program, args...)
 	c.Dir = s.Folder
 	c.Env = append(os.Environ(), "LC_ALL=C")
 	c.SysProcAttr = &syscall.SysProcAttr{Credential: s.credential, Pdeathsig: syscall.SIGINT}
@@ -170,6 +174,7 @@ func (s *Server) StartAgain() error {
 		args = append(args, "-c", setting)
 	}
 	c := s.Command("postgres", args...)
+	c.SysProcAttr.Setpgid = true // a terminal's signals are not for it
 	s.output = &output{ready: make(chan struct{})}
 	c.Stdout, c.Stderr = s.output, s.output
 	if err := c.Start(); err != nil {
@@ -209,6 +214,71 @@ func (s *Server) end(signal os.Signal) error {
 	case <-time.After(patience):
 		return fmt.Errorf("the server has not ended after %s\n%s", patience, s.output)
 	}
+}
+
+// Standby starts a standby of the running server, which ends with the test.
+func (s *Server) Standby(t testing.TB) *Server {
+	t.Helper()
+	standby, err := prepare(s.settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := standby.Remove(); err != nil {
+			t.Errorf("cannot remove the standby: %v", err)
+		}
+	})
+	out, err := s.Command("pg_basebackup", "-h", s.Folder, "-U", "postgres", "-D", standby.data(), "-R", "-c", "fast", "--no-sync").CombinedOutput()
+	if err != nil {
+		t.Fatalf("cannot copy the server: %v\n%s", err, out)
+	}
+	if err := standby.StartAgain(); err != nil {
+		t.Fatal(err)
+	}
+	return standby
+}
+
+// Signal sends a signal to all of the server's processes, e.g. SIGSTOP.
+func (s *Server) Signal(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	pids, err := s.processes()
+	if err != nil {
+		t.Fatalf("cannot find the server's processes: %v", err)
+	}
+	for _, pid := range pids {
+		if err := syscall.Kill(pid, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+			t.Fatalf("cannot signal the server: %v", err)
+		}
+	}
+}
+
+// processes returns the server's process and its children, each of which is
+// in a process group of its own.
+func (s *Server) processes() ([]int, error) {
+	parent := s.process.Process.Pid
+	stats, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil, err
+	}
+	pids := []int{parent}
+	for _, name := range stats {
+		b, err := os.ReadFile(name)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := bytes.Cut(b, []byte(") "))
+		var state string
+		var ppid int
+		if _, err := fmt.Sscan(string(rest), &state, &ppid); err != nil || ppid != parent {
+			continue
+		}
+		pid, err := strconv.Atoi(strings.Split(name, "/")[2])
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
+	}
+	return pids, nil
 }
 
 // Restart stops the server and starts it again.
