@@ -25,8 +25,10 @@ func (d Desired) Check() error {
 	if d.Deleted {
 		return nil
 	}
-	if d.Instances < 0 || d.Instances > MaxInstances {
-		return refuse("", "%d instances cannot be run: give a number from 0 to %d", d.Instances, MaxInstances)
+	// A service without instances would need routes that lead nowhere, by which
+	// callers are told at once; until there are, nobody waits for nothing.
+	if d.Instances < 1 || d.Instances > MaxInstances {
+		return refuse("to stop a service, delete it", "%d instances cannot be run: give a number from 1 to %d", d.Instances, MaxInstances)
 	}
 	if err := d.checkHostNames(); err != nil {
 		return err
@@ -192,13 +194,13 @@ func (t Template) checkNumbers() error {
 	return nil
 }
 
-// checkHandover refuses what is declared in the records and not offered yet.
+// checkHandover says why revisions cannot follow each other so, or nil.
 func (t Template) checkHandover() error {
-	switch {
-	case t.Handover != "":
-		return refuse("leave handover empty", "handover %q is not offered: revisions hand over beside each other", t.Handover)
-	case t.Group != "":
-		return refuse("leave group empty", "shared request group %q is not offered: every revision has its own", t.Group)
+	if t.Handover != "" && t.Handover != HandoverExclusive {
+		return refuse("say "+HandoverExclusive+" for a service that cannot bear two revisions at once, or nothing", "handover %q is not known", t.Handover)
+	}
+	if t.Group != "" && !isLabel(t.Group) {
+		return refuse("use lower-case letters, digits and single dashes, e.g. workers", "request group %q is not a DNS label", t.Group)
 	}
 	return nil
 }

@@ -250,8 +250,10 @@ func TestEveryEditIsTheNextGenerationAndLeavesTheOldAlone(t *testing.T) {
 	if err != nil || scaled.Instances != 5 || scaled.Generation != 8 || scaled.By != "ann" {
 		t.Errorf("scaled to %+v, %v", scaled, err)
 	}
-	if _, err := old.Scale(-1, at); err == nil {
-		t.Error("scaled to -1")
+	for _, n := range []int{-1, 0, MaxInstances + 1} {
+		if _, err := old.Scale(n, at); err == nil {
+			t.Errorf("scaled to %d", n)
+		}
 	}
 	if r := old.Restart(at); r.Round != 1 || r.Generation != 8 {
 		t.Errorf("restarted as %+v", r)
