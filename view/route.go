@@ -32,6 +32,9 @@ type Split struct {
 	Allowed []string `json:"allowed"`
 	// Tag, when set, makes TAG---HOST lead to this split alone.
 	Tag string `json:"tag,omitempty"`
+	// Hold lets nobody lease from the group, Allowed or not: requests wait
+	// while one revision gives way to another that cannot run beside it.
+	Hold bool `json:"hold,omitempty"`
 }
 
 // Limits bound what waits and how long. Zero fields mean the defaults.

@@ -38,7 +38,7 @@ func (r *Rules) Admits(tag string) bool {
 // RulesOf reads the rules of each group that a route names. A deleted route
 // has none. Where splits that share a group allow different revisions, only
 // those that all of them allow may lease: what waits there does not say which
-// split it came by.
+// split it came by. A group that any split holds is leased from by nobody.
 func RulesOf(v view.Version, route view.Route) map[string]*Rules {
 	out := map[string]*Rules{} // :: group → rules
 	if route.Deleted {
@@ -55,6 +55,9 @@ func RulesOf(v view.Version, route view.Route) map[string]*Rules {
 			out[s.Group] = r
 		} else {
 			r.Allowed = slices.DeleteFunc(slices.Clone(r.Allowed), func(rev string) bool { return !slices.Contains(s.Allowed, rev) })
+		}
+		if s.Hold {
+			r.Allowed = nil
 		}
 		r.Open = r.Open || s.Percent > 0
 		if s.Tag != "" {

@@ -51,3 +51,21 @@ func TestSplitsThatShareAGroupGiveLeasesOnlyToWhatAllOfThemAllow(t *testing.T) {
 		t.Errorf("a deleted route has rules for %d groups", n)
 	}
 }
+
+func TestAGroupThatIsHeldIsLeasedFromByNobodyAndWhatComesWaits(t *testing.T) {
+	route := view.Route{Splits: []view.Split{
+		{Group: "g", Percent: 100, Allowed: []string{"b"}, Hold: true},
+		{Group: "g", Tag: "t", Allowed: []string{"b"}},
+	}}
+	q := lease.NewQueue()
+	q.Offer("i", "b", 3)
+	q.Govern(lease.RulesOf(view.Version{Incarnation: "7f", Counter: 1}, route)["g"])
+	if cs := q.Arrive(&lease.Request{Deadline: 1}, 0); len(cs) != 1 || cs[0].Verb != lease.Demand || q.Waiting() != 1 {
+		t.Fatalf("while held: %+v, %d wait", cs, q.Waiting())
+	}
+	route.Splits[0].Hold = false
+	cs := q.Govern(lease.RulesOf(view.Version{Incarnation: "7f", Counter: 2}, route)["g"])
+	if len(cs) == 0 || cs[0].Verb != lease.Grant || cs[0].Rules.Table.Counter != 2 {
+		t.Errorf("once it is not held any more: %+v", cs)
+	}
+}

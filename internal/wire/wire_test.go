@@ -56,7 +56,7 @@ func routes() *rapid.Generator[view.Route] {
 			r.Splits = append(r.Splits, view.Split{
 				Revision: rapid.String().Draw(t, "revision"), Percent: rapid.IntRange(-5, 105).Draw(t, "percent"),
 				Group: rapid.String().Draw(t, "group"), Allowed: names(2).Draw(t, "allowed"),
-				Tag: rapid.String().Draw(t, "tag"),
+				Tag: rapid.String().Draw(t, "tag"), Hold: rapid.Bool().Draw(t, "hold"),
 			})
 		}
 		return r

@@ -240,12 +240,14 @@ func (x *Route) GetLimits() *Limits {
 
 // Split sends a share of a service's requests to a request group.
 type Split struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Revision      string                 `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
-	Percent       int32                  `protobuf:"varint,2,opt,name=percent,proto3" json:"percent,omitempty"`
-	Group         string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
-	Allowed       []string               `protobuf:"bytes,4,rep,name=allowed,proto3" json:"allowed,omitempty"`
-	Tag           string                 `protobuf:"bytes,5,opt,name=tag,proto3" json:"tag,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Revision string                 `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
+	Percent  int32                  `protobuf:"varint,2,opt,name=percent,proto3" json:"percent,omitempty"`
+	Group    string                 `protobuf:"bytes,3,opt,name=group,proto3" json:"group,omitempty"`
+	Allowed  []string               `protobuf:"bytes,4,rep,name=allowed,proto3" json:"allowed,omitempty"`
+	Tag      string                 `protobuf:"bytes,5,opt,name=tag,proto3" json:"tag,omitempty"`
+	// Nobody leases from the group; what comes waits.
+	Hold          bool `protobuf:"varint,6,opt,name=hold,proto3" json:"hold,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -313,6 +315,13 @@ func (x *Split) GetTag() string {
 		return x.Tag
 	}
 	return ""
+}
+
+func (x *Split) GetHold() bool {
+	if x != nil {
+		return x.Hold
+	}
+	return false
 }
 
 // Limits bound what waits and how long; absent fields mean the defaults.
@@ -545,13 +554,14 @@ const file_fairlead_v1_common_proto_rawDesc = "" +
 	"\adeleted\x18\x03 \x01(\bR\adeleted\x12\x14\n" +
 	"\x05hosts\x18\x04 \x03(\tR\x05hosts\x12*\n" +
 	"\x06splits\x18\x05 \x03(\v2\x12.fairlead.v1.SplitR\x06splits\x12+\n" +
-	"\x06limits\x18\x06 \x01(\v2\x13.fairlead.v1.LimitsR\x06limits\"\x7f\n" +
+	"\x06limits\x18\x06 \x01(\v2\x13.fairlead.v1.LimitsR\x06limits\"\x93\x01\n" +
 	"\x05Split\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12\x14\n" +
 	"\x05group\x18\x03 \x01(\tR\x05group\x12\x18\n" +
 	"\aallowed\x18\x04 \x03(\tR\aallowed\x12\x10\n" +
-	"\x03tag\x18\x05 \x01(\tR\x03tag\"\xb4\x01\n" +
+	"\x03tag\x18\x05 \x01(\tR\x03tag\x12\x12\n" +
+	"\x04hold\x18\x06 \x01(\bR\x04hold\"\xb4\x01\n" +
 	"\x06Limits\x12\x1f\n" +
 	"\vmax_waiting\x18\x01 \x01(\x05R\n" +
 	"maxWaiting\x128\n" +
