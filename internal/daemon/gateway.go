@@ -71,7 +71,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	g.holder, err = resolver.OpenHolder(resolver.HolderConfig{
 		Name: cfg.name, Session: session, PublicAddress: g.gateway.PublicAddr().String(), PollAddress: g.gateway.PollAddr().String(),
 		Library: "fairlead gateway " + p.Version, Path: filepath.Join(folder, "routes"), Controls: cfg.controls,
-		Dial: dialOptions(g.keys, identity.Control), OnApply: g.tables.apply, Log: p.log,
+		Dial: dialOptions(g.keys, identity.Control), OnApply: g.tables.apply, Refuse: gateway.RefuseRoute, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.gateway.Close())
