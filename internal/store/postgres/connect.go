@@ -109,7 +109,7 @@ func (s *Store) prepareSession(ctx context.Context, conn *pgx.Conn) error {
 	return s.recognise(h)
 }
 
-// set sets the session's bounds. A writer that froze within its transaction
+// set sets the session's bounds and plans. A writer that froze within its transaction
 // would keep every other one waiting for ever: the server ends it.
 func (s *Store) set(ctx context.Context, conn *pgx.Conn) error {
 	l := s.options.limits
@@ -119,6 +119,12 @@ func (s *Store) set(ctx context.Context, conn *pgx.Conn) error {
 		{"tcp_keepalives_idle", "10"},
 		{"tcp_keepalives_interval", "5"},
 		{"tcp_keepalives_count", "3"},
+		// Every query has an index. A plan that was made while the tables were
+		// small, and kept, must not read them whole when they have grown.
+		{"enable_seqscan", "off"},
+		{"enable_hashjoin", "off"},
+		{"enable_mergejoin", "off"},
+		{"jit", "off"},
 	}
 	if serverVersion(conn) >= 170000 {
 		settings = append(settings, [2]string{"transaction_timeout", milliseconds(l.lock + l.commit)})

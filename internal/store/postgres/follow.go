@@ -128,7 +128,9 @@ func (s *Store) readPortion(conn *pgx.Conn) (more bool, _ error) {
 	case len(p.commits) == 0:
 		return false, nil
 	}
-	s.tail.append(at, p.commits)
+	if !s.tail.append(at, p.commits) {
+		return true, nil // the writing goroutine was faster; it may not have all of this
+	}
 	return p.commits[len(p.commits)-1].Sequence < p.sequence, nil
 }
 

@@ -35,7 +35,7 @@ func (s *Store) pruneIfDue() bool {
 	more, err := s.prune(ctx)
 	if err != nil {
 		s.abort(!refused(err))
-		if !s.isClosed() {
+		if !s.isClosed() && code(err) != codeReadOnly {
 			s.options.Log.Warn("the store's log could not be pruned", "store", s.place(), "error", err)
 		}
 	}

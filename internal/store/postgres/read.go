@@ -78,6 +78,9 @@ func (s *Store) List(ctx context.Context, kind string) ([]store.Document, uint64
 
 func (s *Store) list(ctx context.Context, kind string) (list []store.Document, sequence uint64, _ error) {
 	query, args := s.queries.list, []any{kind}
+	if (store.Key{Kind: kind, Name: "any"}).Validate() != nil {
+		args[0] = "?" // no kind either, and without e.g. a NUL, which no query may carry
+	}
 	if kind == "" {
 		query, args = s.queries.listAll, nil
 	}

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +17,7 @@ var identityTests = map[string]func(*testing.T, Harness){
 	"ARepeatedApplyIsDoneOnceAfterOpeningAgain": testRepeatedAfterReopen,
 	"AnApplyRepeatedAtTheSameTimeIsDoneOnce":    testRepeatedConcurrently,
 	"AnIdentityWithOtherContentIsRefused":       testOtherContent,
+	"AnIdentityIsAnyText":                       testAnyIdentity,
 	"AnApplyThatMetAConflictMayBeTriedAgain":    testRepeatedAfterConflict,
 	"AnIdentityIsRememberedForAnHour":           testRemembered,
 }
@@ -109,6 +112,24 @@ func testOtherContent(t *testing.T, h Harness) {
 	}
 	list, _ := f.list("")
 	same(t, len(list), 1)
+}
+
+func testAnyIdentity(t *testing.T, h Harness) {
+	f := open(t, h)
+	w := f.watch(0)
+	for i, id := range []string{"\x00", `\0`, `\\0`, "\\\x00", "a\nb", " a", "a ", "A", "a", "żółw", "'", strings.Repeat("é", store.MaxID/2)} {
+		a := store.Apply{ID: id, Writes: []store.Write{put(fmt.Sprint(i), 0, `1`)}}
+		first, err := f.Apply(f.ctx, a)
+		if err != nil || first.Repeated {
+			t.Fatalf("%q: %+v, %v", id, first, err)
+		}
+		second, err := f.Apply(f.ctx, a)
+		if err != nil {
+			t.Fatalf("%q: %v", id, err)
+		}
+		same(t, second, store.Result{Sequence: first.Sequence, Repeated: true})
+		same(t, f.next(w).ApplyID, id)
+	}
 }
 
 func testRepeatedAfterConflict(t *testing.T, h Harness) {
