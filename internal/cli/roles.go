@@ -114,7 +114,7 @@ type joinFlags struct {
 }
 
 func (j joinFlags) joining() Joining {
-	return Joining{Name: j.Name, Control: j.Control, Token: j.Token, TokenFile: j.TokenFile}
+	return Joining(j)
 }
 
 type gatewayCmd struct {

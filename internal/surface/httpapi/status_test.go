@@ -153,7 +153,10 @@ func TestLogsAreStreamed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !s.Receive() || !s.Receive() || s.Msg().Entries[0].Text != "GET /" {
+		if !s.Receive() || len(s.Msg().Entries) != 0 {
+			t.Errorf("it should begin with an empty message: %v, %v", s.Msg(), s.Err())
+		}
+		if !s.Receive() || s.Msg().Entries[0].Text != "GET /" {
 			t.Errorf("got %v, %v", s.Msg(), s.Err())
 		}
 		if err := s.Close(); err != nil {
