@@ -29,6 +29,9 @@ type Config struct {
 	Name string
 	// Dwell is how long an instance must be live without a break to be ready; zero means 3 s.
 	Dwell time.Duration
+	// Warm is for how long the revision that led the traffic before is kept
+	// running, so that going back is one write; zero means 10 min, negative none.
+	Warm time.Duration
 	// Term is how long a lease unseen to be renewed stands; zero means 5 s.
 	Term time.Duration
 	// LockIsLease says that having opened the store proves that nobody else leads.
@@ -59,6 +62,7 @@ const (
 	reportWait    = 5 * time.Second
 	defaultDwell  = 3 * time.Second
 	defaultTerm   = 5 * time.Second
+	defaultWarm   = 10 * time.Minute
 	renewEvery    = time.Second
 	settleEvery   = 100 * time.Millisecond
 	firstPause    = time.Second
@@ -88,6 +92,9 @@ type Control struct {
 func New(cfg Config) *Control {
 	if cfg.Dwell == 0 {
 		cfg.Dwell = defaultDwell
+	}
+	if cfg.Warm == 0 {
+		cfg.Warm = defaultWarm
 	}
 	if cfg.Term == 0 {
 		cfg.Term = defaultTerm

@@ -67,9 +67,16 @@ func (j *job) queue(_ context.Context, r *saga.Run) error {
 // run them.
 func (j *job) install(ctx context.Context, r *saga.Run) error {
 	rev := j.subject(r)
+	parts, _, err := j.wanted(j.snapshot(), rev.Value.Name)
+	if err == nil {
+		err = j.mayRun(rev.Value.Name, parts)
+	}
+	if err != nil {
+		return err
+	}
 	n := j.snapshot().Desired.Value.Instances
 	var placed service.Revision
-	err := j.await(ctx, r, rev.Value.Template.ReadyDeadline(), func() (bool, time.Duration, error) {
+	err = j.await(ctx, r, rev.Value.Template.ReadyDeadline(), func() (bool, time.Duration, error) {
 		w := j.world()
 		var err error
 		placed, err = leaveLost(rev.Value, w).Shrink(n).Grow(n, w)
@@ -139,11 +146,24 @@ func (j *job) installed(_ context.Context, r *saga.Run) (bool, error) {
 
 func (j *job) instances(ctx context.Context, r *saga.Run) error {
 	rev := j.subject(r).Value
+	if j.exclusive(rev.Name) {
+		_, plan, err := j.wanted(j.snapshot(), rev.Name)
+		if err != nil {
+			return err
+		}
+		if err := j.giveWay(ctx, r, rev.Name, plan); err != nil {
+			return err
+		}
+		j.began = time.Now() // the attempt's deadline is for the new one's start
+	}
 	r.Text("%s", spread(rev.Slots))
 	return j.assign(ctx, rev, rev.Slots)
 }
 
 func (j *job) instancesStand(_ context.Context, r *saga.Run) (bool, error) {
+	if j.exclusive(r.Record.Subject) && len(j.others(r.Record.Subject)) > 0 {
+		return false, nil
+	}
 	return len(j.subject(r).Value.Lost(j.world())) == 0, nil
 }
 
@@ -176,8 +196,12 @@ func (j *job) wanted(s *service.Snapshot, latest string) ([]service.CatalogPart,
 // routes publishes the plan that finalize will record, and waits for the gateways.
 func (j *job) routes(ctx context.Context, r *saga.Run) error {
 	s := j.snapshot()
-	_, plan, err := j.wanted(s, r.Record.Subject)
+	parts, plan, err := j.wanted(s, r.Record.Subject)
 	if err != nil {
+		return err
+	}
+	others := slices.DeleteFunc(slices.Clone(parts), func(p service.CatalogPart) bool { return p.Revision == r.Record.Subject })
+	if _, err := j.capacityFor(ctx, r, others); err != nil {
 		return err
 	}
 	if err := j.publish(ctx, r, plan); err != nil {
@@ -223,7 +247,8 @@ func (j *job) finalize(ctx context.Context, r *saga.Run) error {
 	}
 	rev, c := s.Revision(r.Record.Subject), s.Catalog
 	rev.Value.State, rev.Value.Reason = service.RevisionServing, ""
-	c.Value.Traffic, c.Value.Latest, c.Value.Hosts = parts, rev.Value.Name, s.Desired.Value.HostsOf()
+	c.Value = s.Record(parts, rev.Value.Name, time.Now(), j.c.cfg.Warm)
+	c.Value.Hosts = s.Desired.Value.HostsOf()
 	c.Value.ObservedGeneration = max(c.Value.ObservedGeneration, r.Record.Generation)
 	c.Value.Round, c.Value.NeedsOperator = max(c.Value.Round, rev.Value.Round), ""
 	r.Text("%s", c.Value.Serving())

@@ -31,6 +31,8 @@ func (t *term) do(ctx context.Context, s *service.Snapshot, work service.Work) e
 		return j.repairSlots(ctx, work)
 	case service.WorkObserve:
 		return j.observe(ctx)
+	case service.WorkCool:
+		return j.cool(ctx)
 	case service.WorkTrim:
 		return j.trim(ctx)
 	case service.WorkClaims:
@@ -72,7 +74,7 @@ func (j *job) drive(ctx context.Context, s *service.Snapshot, work service.Work)
 	if work.Version == 0 {
 		j.minted = j.c.mint()
 		rec = d.New(saga.Identity{Owner: s.Service, Kind: work.Kind, Subject: work.Revision, Minted: j.minted}, s.Desired.Value.Generation)
-	} else if rec.State == saga.Waiting && s.Desired.Value.Generation > rec.Generation && s.Superseded(rec) == "" {
+	} else if rec.State == saga.Waiting && s.Desired.Value.Generation > rec.Generation && s.Superseded(rec) == "" && s.AbortedBy(rec) == "" {
 		rec.Generation, rec.Backoff = s.Desired.Value.Generation, 0 // back-off belongs to a generation
 	}
 	end, err := j.engine().Drive(ctx, d, rec, work.Version)
@@ -84,11 +86,17 @@ func (j *job) drive(ctx context.Context, s *service.Snapshot, work service.Work)
 }
 
 func (j *job) engine() *saga.Engine {
-	return &saga.Engine{Journal: journal{j}, Now: time.Now, Interrupt: j.interrupt}
+	return &saga.Engine{Journal: journal{j}, Now: time.Now, Interrupt: j.interrupt, Hold: j.hold}
 }
 
-// interrupt says that a later intent has won.
+// hold says that a person holds the run before its next step.
+func (j *job) hold(r saga.Record) string { return j.snapshot().HeldAt(r) }
+
+// interrupt says that a person has ended it, or that a later intent has won.
 func (j *job) interrupt(r saga.Record) error {
+	if why := j.snapshot().AbortedBy(r); why != "" {
+		return fmt.Errorf("%w: %s", saga.ErrAborted, why)
+	}
 	if why := j.snapshot().Superseded(r); why != "" {
 		return fmt.Errorf("%w: %s", saga.ErrSuperseded, why)
 	}
@@ -159,6 +167,9 @@ func told(before, after saga.Record) []string {
 		if s.State == "done" && (i >= len(before.Steps) || before.Steps[i].State != "done") {
 			out = append(out, fmt.Sprintf("%s %s: %s", after.Kind, s.Name, s.Text))
 		}
+	}
+	if after.Held != "" && after.Held != before.Held {
+		out = append(out, fmt.Sprintf("%s: %s", after.Kind, after.Held))
 	}
 	if before.State == after.State {
 		return out

@@ -56,6 +56,14 @@ func (j *job) observe(ctx context.Context) error {
 	return err
 }
 
+// cool ends the window in which the earlier revision is kept warm.
+func (j *job) cool(ctx context.Context) error {
+	c := j.snapshot().Catalog
+	c.Value.Warm, c.Value.WarmUntil = "", time.Time{}
+	_, err := j.apply(ctx, putCatalog(c))
+	return err
+}
+
 // trim erases history beyond its bounds.
 func (j *job) trim(ctx context.Context) error {
 	e := j.snapshot().Excess()

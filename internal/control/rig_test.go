@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -76,6 +77,7 @@ type options struct {
 	wrap    func(store.Store) store.Store
 	dead    chan struct{}
 	hosts   *pointHosts
+	warm    time.Duration // zero keeps nothing warm
 }
 
 func (r *rig) start(o options) *running {
@@ -102,6 +104,7 @@ func (r *rig) start(o options) *running {
 	c.Control = control.New(control.Config{
 		Store: s, Hosts: &mortalHosts{r.hosts, c.dead, o.hosts}, Gateways: c.port,
 		Name: fmt.Sprintf("c%d", len(r.runs)), LockIsLease: !o.standby, Logger: testLog(r.t),
+		Warm: cmp.Or(o.warm, -1),
 	})
 	go func() {
 		defer close(c.done)
@@ -374,7 +377,7 @@ func (r *rig) answered(name, gateway string) bool {
 	}
 	route, _ := t.Route(name)
 	return len(route.Splits) > 0 && !slices.ContainsFunc(route.Splits, func(s view.Split) bool {
-		return s.Percent > 0 && len(r.live(s.Revision)) == 0
+		return s.Percent > 0 && !s.Hold && len(r.live(s.Revision)) == 0
 	})
 }
 

@@ -59,7 +59,7 @@ func (j *job) stopAll(ctx context.Context, r *saga.Run) error {
 		}
 		drain = max(drain, rev.Template.DrainTime())
 		n += len(rev.Slots)
-		if err := j.stopForGood(ctx, r, rev.Name); err != nil {
+		if err := j.stopForGood(ctx, r, rev.Name, "the service is deleted"); err != nil {
 			return err
 		}
 	}
@@ -69,7 +69,7 @@ func (j *job) stopAll(ctx context.Context, r *saga.Run) error {
 }
 
 // stopForGood waits until no gateway may route to the revision, then stops it.
-func (j *job) stopForGood(ctx context.Context, r *saga.Run, name string) error {
+func (j *job) stopForGood(ctx context.Context, r *saga.Run, name, reason string) error {
 	why := ""
 	err := j.await(ctx, r, publishWait, func() (bool, time.Duration, error) {
 		var reached bool
@@ -91,7 +91,7 @@ func (j *job) stopForGood(ctx context.Context, r *saga.Run, name string) error {
 		}
 	}
 	rev = j.snapshot().Revision(name)
-	left, err := j.stopLeaving(ctx, rev.Value, "the service is deleted")
+	left, err := j.stopLeaving(ctx, rev.Value, reason)
 	if err != nil {
 		return err
 	}

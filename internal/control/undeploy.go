@@ -27,6 +27,9 @@ func (j *job) resumeDeploy(ctx context.Context, r *saga.Run) error {
 	if err := j.awaitReports(ctx, r, rev.Value.Slots); err != nil {
 		return err
 	}
+	if j.exclusive(r.Record.Subject) {
+		return nil // its steps say when it may be started
+	}
 	rev = j.subject(r)
 	if lost := rev.Value.Lost(j.world()); len(lost) > 0 {
 		return j.assign(ctx, rev.Value, lost)
@@ -52,10 +55,14 @@ func (j *job) awaitReports(ctx context.Context, r *saga.Run, slots []service.Slo
 // the catalog does not know it.
 func (j *job) unpublish(ctx context.Context, r *saga.Run) error {
 	s := j.snapshot()
+	reason := "the deploy of " + r.Record.Subject + " failed"
+	if j.exclusive(r.Record.Subject) {
+		return j.giveBack(ctx, reason)
+	}
 	if s.Routes.Exists() && s.Routes.Value.Saga != r.Record.ID && !service.Names(s.Routes.Value.Plan, r.Record.Subject) {
 		return nil
 	}
-	return j.putBack(ctx, "the deploy of "+r.Record.Subject+" failed")
+	return j.putBack(ctx, reason)
 }
 
 // stopRevision stops what was placed, unless some gateway may still route

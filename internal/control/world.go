@@ -51,13 +51,21 @@ func (c *clocks) unreferencedFor(revision string) time.Duration {
 	return time.Since(since)
 }
 
-// strays are kept under names that no revision can have.
-const strayPrefix = "stray "
+// Strays and what is warm are kept under names that no revision can have.
+const (
+	strayPrefix = "stray "
+	warmPrefix  = "warm "
+)
 
 // strayFor is for how long nobody has been seen to ask for a slot. A slot that
 // somebody asks for again begins anew by forgetting, see forget.
 func (c *clocks) strayFor(slot string) time.Duration {
 	return c.unreferencedFor(strayPrefix + slot)
+}
+
+// warmFor is for how long a revision has been seen to be kept warm.
+func (c *clocks) warmFor(revision string) time.Duration {
+	return c.unreferencedFor(warmPrefix + revision)
 }
 
 // see ends what a snapshot says has ended.
@@ -68,7 +76,10 @@ func (c *clocks) see(s *service.Snapshot) {
 		for _, slot := range r.Value.Slots {
 			delete(c.unreferenced, strayPrefix+slot.ID)
 		}
-		if s.Catalog.Value.Referenced(r.Value.Name) || r.Value.State == service.RevisionRetired {
+		if s.Catalog.Value.Warm != r.Value.Name {
+			delete(c.unreferenced, warmPrefix+r.Value.Name)
+		}
+		if s.KeptBy(r.Value) != "" || r.Value.State == service.RevisionRetired {
 			delete(c.unreferenced, r.Value.Name)
 		}
 	}
@@ -89,7 +100,7 @@ func (c *clocks) forget(revision, record func(name string) bool) {
 			if time.Since(c.unreferenced[name]) > absenceRule {
 				delete(c.unreferenced, strayPrefix+slot)
 			}
-		} else if !revision(name) {
+		} else if !revision(strings.TrimPrefix(name, warmPrefix)) {
 			delete(c.unreferenced, name)
 		}
 	}
@@ -116,6 +127,7 @@ func (t *term) world() *service.World {
 		Parked:       t.parked,
 		Unreferenced: t.clocks.unreferencedFor,
 		Stray:        t.clocks.strayFor,
+		Cooled:       func(revision string) bool { return t.clocks.warmFor(revision) >= t.c.cfg.Warm },
 	}
 	if leading := time.Since(t.began); leading >= hostGone {
 		for _, name := range t.mirror.hostNames() {

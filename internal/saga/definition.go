@@ -38,6 +38,9 @@ type StepDefinition struct {
 	// more. It is called whatever the record says of the step, and may be
 	// called again after it was done.
 	Undo func(ctx context.Context, r *Run) error
+	// Quiet steps are done again in no time: the completion of one that stages
+	// nothing is recorded with the next save.
+	Quiet bool
 	// NoUndo says why there is nothing to undo. Exactly one of Undo and NoUndo is set.
 	NoUndo string
 }

@@ -24,6 +24,9 @@ type Engine struct {
 	Now func() time.Time
 	// Interrupt returns why a run is to end at its next wait, or nil; nil never does.
 	Interrupt func(Record) error
+	// Hold says why a run is to stop before the step that it is at, or nothing;
+	// nil never does. The first step of a new saga is never held.
+	Hold func(Record) string
 	// First and Max bound the wait after a failed attempt, which doubles.
 	// Zero means 30 s and 10 min.
 	First, Max time.Duration
@@ -33,7 +36,8 @@ type Engine struct {
 // that waits. Version is that of rec in the journal, zero for a new saga. It
 // returns the record as it now stands, and:
 //
-//   - nil when the saga is done, waits, or ended otherwise: its State says which;
+//   - nil when the saga is done, waits, or ended otherwise: its State says
+//     which; or when a person holds it: it is Running, and its Held says so;
 //   - an error wrapping ErrParked when it cannot be driven by this program;
 //   - ctx's error when the run was cut: nothing is undone, and a later Drive resumes;
 //   - any other error when what became of it could not be recorded, or when its
@@ -72,11 +76,31 @@ func (e *Engine) attempt(ctx context.Context, d Definition, r *Run) (Record, err
 		if r.Record.Steps[r.step].State == stepDone {
 			continue
 		}
+		if held, err := e.held(ctx, r); held || err != nil {
+			return r.Record, err
+		}
 		if err := e.do(ctx, d, r); err != nil {
 			return e.fail(ctx, d, r, err)
 		}
 	}
 	return r.Record, nil
+}
+
+// held says that the run stops here, and has the record say why.
+func (e *Engine) held(ctx context.Context, r *Run) (bool, error) {
+	if e.Hold == nil || r.version == 0 || r.Interrupted() != nil {
+		return false, nil
+	}
+	why := e.Hold(r.Record)
+	said := r.Record.Held
+	r.Record.Held = why
+	if why == "" || why == said {
+		return why != "", nil
+	}
+	if err := e.save(ctx, r); err != nil {
+		return true, fmt.Errorf("cannot record that saga %s is held: %w", r.Record.ID, err)
+	}
+	return true, nil
 }
 
 // triesOfStale is how often a step is done whose completion was bound to what
@@ -109,6 +133,9 @@ func (e *Engine) once(ctx context.Context, d Definition, r *Run) error {
 	}
 	before := r.Record.clone()
 	r.complete(e)
+	if d.Steps[r.step].Quiet && len(r.staged) == 0 && r.Record.State == Running {
+		return nil
+	}
 	if err := e.save(ctx, r); err != nil {
 		r.Record = before
 		return fmt.Errorf("cannot record step %s: %w", before.Steps[r.step].Name, err)

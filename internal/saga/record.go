@@ -53,6 +53,8 @@ type Record struct {
 	// RetryAt is shown; the wait itself runs on the leader's monotonic clock.
 	RetryAt time.Time     `json:"retryAt,omitzero"`
 	Backoff time.Duration `json:"backoff,omitempty"`
+	// Held says that a person holds it before its next step; empty means not.
+	Held string `json:"held,omitempty"`
 	// Effects that this attempt caused, by name, e.g. "published" → plan's saga mark.
 	Effects map[string]string `json:"effects,omitempty"`
 	Started time.Time         `json:"started"`

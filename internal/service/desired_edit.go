@@ -77,6 +77,9 @@ func normalizeHostNames(service string, names []string) ([]string, error) {
 
 // setTraffic edits what NoTraffic and Tag name, and keeps the rest.
 func (d *Desired) setTraffic(e DeployEdit, today Catalog) error {
+	if e.NoTraffic && e.Template.Handover == HandoverExclusive {
+		return refuse("deploy it with traffic", "a revision without traffic cannot run beside the one that serves: its handover is %s", HandoverExclusive)
+	}
 	if e.NoTraffic {
 		pinned := pin(today)
 		if len(pinned) == 0 {

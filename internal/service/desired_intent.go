@@ -42,7 +42,7 @@ func Met(old *Desired, next Desired, today Catalog, revisions map[string]Revisio
 	if next.Pinned() == "" && slices.ContainsFunc(today.Traffic, func(p CatalogPart) bool { return p.Percent > 0 && !serves(p.Revision) }) {
 		return false
 	}
-	return len(today.Traffic) > 0 && serves(today.Latest)
+	return len(today.Traffic) > 0 && serves(today.Latest) && !next.Paused
 }
 
 // sameIntent compares all but who wrote it, when, and its number.

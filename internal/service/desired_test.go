@@ -96,8 +96,8 @@ func TestWhatCannotRunIsRefusedWithItsReason(t *testing.T) {
 		"drain":             {func(t *Template) { t.Drain = -time.Second }, "drain time"},
 		"timeout":           {func(t *Template) { t.RequestTimeout = 48 * time.Hour }, "request timeout"},
 		"ready timeout":     {func(t *Template) { t.ReadyTimeout = time.Millisecond }, "too short"},
-		"group":             {func(t *Template) { t.Group = "x" }, "not offered"},
-		"handover":          {func(t *Template) { t.Handover = "exclusive" }, "not offered"},
+		"group":             {func(t *Template) { t.Group = "x.y" }, "not a DNS label"},
+		"handover":          {func(t *Template) { t.Handover = "sudden" }, "not known"},
 	} {
 		tmpl := good()
 		c.edit(&tmpl)

@@ -177,10 +177,16 @@ func (d Desired) oneOfEachGroup(known []Revision) error {
 		if t.Revision == newest(known, RevisionServing).Name && t.Revision != "" && group == d.Template.Group {
 			name = LatestRevision
 		}
+		if d.Template.Handover == HandoverExclusive {
+			group = "(" + HandoverExclusive + ")" // one at a time, whatever its group
+		}
 		if group == "" || t.Percent == 0 && t.Tag == "" {
 			continue
 		}
 		if other, taken := of[group]; taken && other != name {
+			if d.Template.Handover == HandoverExclusive {
+				return refuse("send all traffic to one of them", "revisions %s and %s cannot run beside each other: their handover is %s", other, cmp.Or(t.Revision, LatestRevision), HandoverExclusive)
+			}
 			return refuse("give revisions groups of their own to divide traffic among them",
 				"revisions %s and %s share the request group %q, where one of them answers at a time", other, cmp.Or(t.Revision, LatestRevision), group)
 		}
@@ -242,6 +248,8 @@ func chooseNamed(d Desired, c Catalog, revs []Revision, to string) (RollbackChoi
 	switch {
 	case !ok:
 		return RollbackChoice{}, refuse("list them by: fairlead revisions "+d.Service, "there is no revision %q", to)
+	case r.State == RevisionPending:
+		return RollbackChoice{}, refuse("wait for its deploy, or end it by: fairlead abort "+d.Service, "revision %s is not ready yet: its deploy has not ended", to)
 	case c.alone(to) && d.pinnedTo(to):
 		return RollbackChoice{}, refuse("", "revision %s serves all traffic already, and traffic is pinned to it", to)
 	}
@@ -278,6 +286,11 @@ func (c Catalog) Serves(revision string) bool {
 // alone says that the revision has all of the traffic.
 func (c Catalog) alone(revision string) bool {
 	return c.Serves(revision) && !slices.ContainsFunc(c.Traffic, func(p CatalogPart) bool { return p.Revision != revision && p.Percent > 0 })
+}
+
+// Names says that traffic, or a tag, is asked to lead to the revision by name.
+func (d Desired) Names(revision string) bool {
+	return slices.ContainsFunc(d.Traffic, func(t Target) bool { return t.Revision == revision })
 }
 
 func (d Desired) pinnedTo(revision string) bool {

@@ -31,6 +31,7 @@ const (
 	slackOfHistory = 5
 	slackOfEvents  = 50
 	WorkStrays     = "stop-strays" // processes that no record asks for
+	WorkCool       = "cool"        // the window ended in which the earlier revision is kept warm
 	StrayAfter     = time.Minute
 )
 
@@ -68,7 +69,7 @@ func Plan(s *Snapshot, w *World) Work {
 	needs := work.NeedsOperator
 	for _, next := range []func(*World) Work{
 		s.planDeploy, s.planTraffic, s.planScale, s.planRestart, s.planObserve,
-		s.planRepairRoutes, s.planRepairSlots, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
+		s.planRepairRoutes, s.planRepairSlots, s.planCool, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
 	} {
 		work := next(w)
 		needs = cmp.Or(work.NeedsOperator, needs)
@@ -144,13 +145,15 @@ func (s *Snapshot) planOpen(w *World) (work Work, alone bool) {
 		if !r.Open() {
 			continue
 		}
-		superseded := s.Superseded(r)
 		if why := w.Parked(r); why != "" {
 			return Work{NeedsOperator: why}, true
 		}
+		ends := cmp.Or(s.AbortedBy(r), s.Superseded(r))
 		switch {
-		case superseded != "":
-			return resume(doc, superseded), true
+		case ends != "" && r.State != saga.Compensating:
+			return resume(doc, ends), true
+		case r.State != saga.Compensating && s.HeldAt(r) != "":
+			return Work{}, true // a person holds it
 		case r.State == saga.Running:
 			return resume(doc, "it is in flight"), true
 		case r.State == saga.Compensating:
@@ -170,6 +173,31 @@ func (s *Snapshot) planOpen(w *World) (work Work, alone bool) {
 
 func resume(doc Doc[saga.Record], reason string) Work {
 	return Work{Kind: doc.Value.Kind, Saga: doc.Value, Version: doc.Version, Revision: doc.Value.Subject, Reason: reason}
+}
+
+// AbortedBy says that a person ended an open saga; empty means not.
+func (s *Snapshot) AbortedBy(r saga.Record) string {
+	switch r.Kind {
+	case WorkDeploy, WorkTraffic, WorkRestart:
+		if d := s.Desired.Value; d.Aborted > 0 && r.Generation <= d.Aborted {
+			return fmt.Sprintf("generation %d ended what was asked for until then", d.Aborted+1)
+		}
+	}
+	return ""
+}
+
+// HeldAt says that a person holds the saga before the step that it is at;
+// empty means not. What is published is recorded all the same.
+func (s *Snapshot) HeldAt(r saga.Record) string {
+	if !s.Desired.Value.Paused || r.Kind != WorkDeploy && r.Kind != WorkTraffic {
+		return ""
+	}
+	switch at := r.At(); at {
+	case "finalize", "record", "":
+		return ""
+	default:
+		return fmt.Sprintf("it is paused before %s; it goes on by: fairlead resume %s", at, s.Service)
+	}
 }
 
 // Superseded says which later intent has won over an open saga; empty means none.
@@ -202,7 +230,7 @@ func (s *Snapshot) wants(r Revision) bool {
 
 func (s *Snapshot) planDeploy(*World) Work {
 	d := s.Desired.Value
-	if latest := s.Revision(s.Catalog.Value.Latest); latest.Exists() && s.wants(latest.Value) {
+	if latest := s.Revision(s.LatestAfter()); latest.Exists() && s.wants(latest.Value) {
 		return Work{}
 	}
 	for _, doc := range s.Sagas {
@@ -212,7 +240,7 @@ func (s *Snapshot) planDeploy(*World) Work {
 		}
 		rev := s.Revision(r.Subject)
 		same := rev.Exists() && s.wants(rev.Value)
-		if same && (r.Open() || r.State == saga.Failed && r.Generation >= d.Generation) {
+		if same && (r.Open() || r.State == saga.Failed && r.Generation <= d.Aborted) {
 			return Work{} // it waits, or was ended by a person
 		}
 	}
@@ -232,11 +260,12 @@ func (s *Snapshot) planTraffic(*World) Work {
 	if c.Latest == "" {
 		return Work{}
 	}
-	parts, err := s.Parts(c.Latest)
+	latest := s.LatestAfter()
+	parts, err := s.Parts(latest)
 	if err != nil {
 		return Work{NeedsOperator: err.Error()}
 	}
-	if slices.Equal(parts, c.Traffic) && slices.Equal(s.Desired.Value.HostsOf(), c.Hosts) || s.waits(WorkTraffic) {
+	if latest == c.Latest && slices.Equal(parts, c.Traffic) && slices.Equal(s.Desired.Value.HostsOf(), c.Hosts) || s.waits(WorkTraffic) {
 		return Work{}
 	}
 	return Work{Kind: WorkTraffic, Reason: fmt.Sprintf("generation %d wants other traffic or host names", s.Desired.Value.Generation)}
@@ -286,6 +315,15 @@ func (s *Snapshot) planObserve(*World) Work {
 		return Work{}
 	}
 	return Work{Kind: WorkObserve, Reason: fmt.Sprintf("generation %d is met", d.Generation)}
+}
+
+// planCool ends the window of the warm revision, by the leader's clock.
+func (s *Snapshot) planCool(w *World) Work {
+	c := s.Catalog.Value
+	if c.Warm == "" || !w.Cooled(c.Warm) {
+		return Work{}
+	}
+	return Work{Kind: WorkCool, Revision: c.Warm, Reason: "the window for going back to " + c.Warm + " has passed"}
 }
 
 func (s *Snapshot) anyOpen() bool {

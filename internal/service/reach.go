@@ -94,6 +94,9 @@ func (r Reach) add(p view.Route, gateway string) {
 		return
 	}
 	for _, split := range p.Splits {
+		if split.Hold {
+			continue // nobody leases there
+		}
 		for _, rev := range append([]string{split.Revision}, split.Allowed...) {
 			if _, ok := r.revisions[rev]; !ok {
 				r.revisions[rev] = gateway

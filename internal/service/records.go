@@ -87,6 +87,10 @@ type Template struct {
 	Idempotent bool   `json:"idempotent,omitempty"`
 }
 
+// HandoverExclusive is the Handover of a service that cannot bear two revisions
+// running at once.
+const HandoverExclusive = "exclusive"
+
 // RevisionState is what a revision is for, as the catalog sees it.
 type RevisionState string
 

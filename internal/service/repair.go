@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/view"
@@ -122,12 +123,18 @@ func (s *Snapshot) KeptBy(r Revision) string {
 	if s.Catalog.Value.Referenced(r.Name) {
 		return "the catalog refers to it"
 	}
+	if s.Catalog.Value.Warm == r.Name {
+		return "it led the traffic just before and is kept warm until " + s.Catalog.Value.WarmUntil.UTC().Format(time.DateTime)
+	}
 	for _, doc := range s.Sagas {
 		if doc.Value.Subject == r.Name && doc.Value.Open() && doc.Value.Kind == WorkDeploy {
 			return "its deploy has not ended"
 		}
 		if doc.Value.Subject == r.Name && doc.Value.Open() && doc.Value.Kind == WorkCollect {
 			return "it is being collected"
+		}
+		if doc.Value.Kind == WorkTraffic && doc.Value.Open() && s.Desired.Value.Names(r.Name) {
+			return "traffic is being moved to it"
 		}
 	}
 	pending := r.State == RevisionPending || r.State == RevisionFailed
@@ -137,11 +144,13 @@ func (s *Snapshot) KeptBy(r Revision) string {
 	return ""
 }
 
-// Superseding says that the revision's deploy ended because a later intent won.
+// Superseding says that the revision's deploy ended because a later intent won,
+// or because a person ended it.
 func (s *Snapshot) Superseding(r Revision) string {
 	for _, doc := range s.Sagas {
-		if doc.Value.Subject == r.Name && doc.Value.Kind == WorkDeploy && doc.Value.State == saga.Superseded {
-			return doc.Value.Error
+		ended := doc.Value.State == saga.Superseded || doc.Value.State == saga.Failed
+		if doc.Value.Subject == r.Name && doc.Value.Kind == WorkDeploy && ended {
+			return cmp.Or(doc.Value.Error, "its deploy ended")
 		}
 	}
 	return ""
@@ -228,7 +237,7 @@ func (s *Snapshot) planTrim(*World) Work {
 func (s *Snapshot) Excess() Excess {
 	var e Excess
 	for _, r := range s.Revisions {
-		if r.Value.State == RevisionRetired && len(r.Value.Slots)+len(r.Value.Leaving) == 0 {
+		if r.Value.State == RevisionRetired && len(r.Value.Slots)+len(r.Value.Leaving) == 0 && !s.Desired.Value.Names(r.Value.Name) {
 			e.Revisions = append(e.Revisions, r)
 		}
 	}

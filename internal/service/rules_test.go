@@ -59,7 +59,7 @@ func calm(s *Snapshot) *World {
 		Instances: map[string][]Instance{}, Of: map[string][]Instance{}, Gone: map[string]bool{}, Load: map[string]int{},
 		Gateways: []KnownGateway{member("g1", 8, 8)}, Incarnation: "i", Sequence: 100,
 		Due: func(saga.Record) bool { return false }, Parked: func(saga.Record) string { return "" },
-		Unreferenced: func(string) time.Duration { return time.Hour }, Stray: func(string) time.Duration { return time.Hour },
+		Unreferenced: func(string) time.Duration { return time.Hour }, Stray: func(string) time.Duration { return time.Hour }, Cooled: func(string) bool { return false },
 	}
 	for _, r := range s.Revisions {
 		for _, slot := range r.Value.Slots {
@@ -133,8 +133,45 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 		}, kind: WorkDeploy, revision: "s-00002"},
 		"a deploy ended by a person is not begun again": {edit: func(s *Snapshot, w *World) {
 			wantTwo(s)
+			s.Desired.Value.Aborted = 2
 			second(s, RevisionFailed, saga.Failed)
+		}, kind: WorkCollect, revision: "s-00002"},
+		"a failed attempt is no obstacle once it is asked for again": {edit: func(s *Snapshot, w *World) {
+			wantTwo(s)
+			second(s, RevisionFailed, saga.Failed)
+		}, kind: WorkDeploy, revision: "s-00003"},
+		"an attempt in back-off that a person ended is ended": {edit: func(s *Snapshot, w *World) {
+			wantTwo(s)
+			s.Desired.Value.Generation, s.Desired.Value.Aborted = 3, 2
+			second(s, RevisionFailed, saga.Waiting)
+		}, kind: WorkDeploy, revision: "s-00002"},
+		"a deploy that a person holds is left alone": {edit: func(s *Snapshot, w *World) {
+			wantTwo(s)
+			s.Desired.Value.Generation, s.Desired.Value.Paused = 3, true
+			second(s, RevisionPending, saga.Running)
+			s.Sagas[0].Value.Steps = []saga.Step{{Name: "queue", State: "done"}, {Name: "ready"}}
 		}},
+		"what is published is recorded though a person holds it": {edit: func(s *Snapshot, w *World) {
+			wantTwo(s)
+			s.Desired.Value.Generation, s.Desired.Value.Paused = 3, true
+			second(s, RevisionPending, saga.Running)
+			s.Sagas[0].Value.Steps = []saga.Step{{Name: "routes", State: "done"}, {Name: "finalize"}}
+		}, kind: WorkDeploy, revision: "s-00002"},
+		"a rollback is met by the revision that traffic is pinned to": {edit: func(s *Snapshot, _ *World) {
+			second(s, RevisionServing, saga.Done)
+			s.Catalog.Value.Latest = "s-00002"
+			s.Catalog.Value.Traffic = []CatalogPart{{Revision: "s-00002", Percent: 100, Group: "s-00002"}}
+			s.Desired.Value.Generation, s.Desired.Value.Traffic = 3, []Target{{Revision: "s-00001", Percent: 100}}
+		}, kind: WorkTraffic},
+		"what is kept warm is not collected": {edit: func(s *Snapshot, _ *World) {
+			second(s, RevisionServing, saga.Done)
+			s.Catalog.Value.Warm = "s-00002"
+		}},
+		"what was kept warm for the window is let go": {edit: func(s *Snapshot, w *World) {
+			second(s, RevisionServing, saga.Done)
+			s.Catalog.Value.Warm = "s-00002"
+			w.Cooled = func(string) bool { return true }
+		}, kind: WorkCool, revision: "s-00002"},
 		"A, B, A makes a third": {edit: func(s *Snapshot, _ *World) {
 			s.Desired.Value.Generation = 3
 			second(s, RevisionServing, saga.Done)
@@ -189,7 +226,7 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 		"a superseded attempt": {edit: func(s *Snapshot, _ *World) { second(s, RevisionFailed, saga.Superseded) }, kind: WorkCollect, revision: "s-00002"},
 		"what is asked for today is spared": {edit: func(s *Snapshot, _ *World) {
 			wantTwo(s)
-			second(s, RevisionFailed, saga.Failed)
+			second(s, RevisionFailed, saga.Waiting)
 		}},
 		"a process that nobody asked for": {edit: func(s *Snapshot, w *World) {
 			w.Of["s"] = append(w.Of["s"], Instance{Slot: "s-00001.7", Revision: "s-00001", Host: "b", State: InstanceLive})

@@ -63,6 +63,8 @@ type World struct {
 	Parked func(rec saga.Record) string
 	// Unreferenced says for how long the leader has seen that nothing refers to a revision.
 	Unreferenced func(revision string) time.Duration
+	// Cooled says that the window has passed in which a revision is kept warm.
+	Cooled func(revision string) bool
 	// Stray says for how long the leader has seen that nobody asked for a slot.
 	Stray func(slot string) time.Duration
 }
@@ -150,10 +152,12 @@ func RevisionName(service string, number int32) string {
 // SlotID is REVISION.INDEX.
 func SlotID(revision string, index int) string { return fmt.Sprintf("%s.%d", revision, index) }
 
-// GroupOf is the request group that the revision's instances poll.
+// GroupOf is the request group that the revision's instances poll: its own, or
+// one that revisions of its service share. Both are named after their owner, so
+// that no two services ever have one group.
 func (r Revision) GroupOf() string {
 	if r.Template.Group != "" {
-		return r.Template.Group
+		return r.Service + "." + r.Template.Group
 	}
 	return r.Name
 }

@@ -1,0 +1,157 @@
+package control
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// An exclusive handover: a hold is published and acknowledged by every known
+// gateway, so that requests wait; what runs drains and stops; only then is the
+// new one started. Going back is the same the other way round.
+
+// exclusive says that the revision, or what serves by the catalog, cannot run
+// beside another.
+func (j *job) exclusive(name string) bool {
+	s := j.snapshot()
+	lead := service.Lead(s.Catalog.Value.Traffic)
+	return s.Revision(name).Value.Exclusive() || s.Revision(lead).Value.Exclusive()
+}
+
+// mayRun refuses a revision that was to run beside another, where that cannot be.
+func (j *job) mayRun(name string, parts []service.CatalogPart) error {
+	lead := service.Lead(j.snapshot().Catalog.Value.Traffic)
+	if lead == "" || lead == name || !j.exclusive(name) {
+		return nil
+	}
+	for _, p := range parts {
+		if p.Revision != name && (p.Percent > 0 || p.Tag != "") {
+			return fmt.Errorf("%s cannot run beside %s, as the handover is %s: move all traffic to it by fairlead traffic", name, p.Revision, service.HandoverExclusive)
+		}
+	}
+	return nil
+}
+
+// others are the revisions beside the named one that may run.
+func (j *job) others(name string) []string {
+	s := j.snapshot()
+	var out []string
+	for _, r := range s.Revisions {
+		if r.Value.Name != name && len(r.Value.Slots)+len(r.Value.Leaving) > 0 {
+			out = append(out, r.Value.Name)
+		}
+	}
+	for _, i := range j.world().Of[j.service] {
+		if i.Revision != name && i.State != service.InstanceExited && !slices.Contains(out, i.Revision) {
+			out = append(out, i.Revision)
+		}
+	}
+	return out
+}
+
+// giveWay stops whatever runs beside the named revision, under a hold of the
+// plan that leads to it.
+func (j *job) giveWay(ctx context.Context, r *saga.Run, name string, plan view.Route) error {
+	if len(j.others(name)) == 0 {
+		return nil
+	}
+	if behind := j.behind(); len(behind) > 0 {
+		return fmt.Errorf("the exclusive handover does not begin while gateway %s is behind: it may still route to what has to stop", strings.Join(behind, ", "))
+	}
+	if err := j.publish(ctx, r, service.Held(plan)); err != nil {
+		return err
+	}
+	settlement, err := j.settle(ctx, r)
+	if err != nil {
+		return err
+	}
+	if len(settlement.Behind) > 0 {
+		return fmt.Errorf("the exclusive handover does not go on while gateway %s is behind: it may still route to what has to stop", strings.Join(settlement.Behind, ", "))
+	}
+	return j.stopOthers(ctx, r, name)
+}
+
+// behind names the gateways that are.
+func (j *job) behind() []string {
+	var out []string
+	for _, g := range j.gateways() {
+		if g.Behind() {
+			out = append(out, g.Name)
+		}
+	}
+	return out
+}
+
+// stopOthers stops what runs beside the named revision, once no gateway may
+// route there, and waits for the end of its processes.
+func (j *job) stopOthers(ctx context.Context, r *saga.Run, name string) error {
+	limit := commandWait
+	for _, other := range j.others(name) {
+		rev := j.snapshot().Revision(other)
+		if !rev.Exists() {
+			continue
+		}
+		limit = max(limit, rev.Value.Template.DrainTime()+commandWait)
+		if err := j.stopForGood(ctx, r, other, "it gives way to "+name); err != nil {
+			return err
+		}
+	}
+	err := j.await(ctx, r, limit, func() (bool, time.Duration, error) { return len(j.others(name)) == 0, 0, nil })
+	if errors.Is(err, errDeadline) {
+		return fmt.Errorf("%s has not stopped within %s", strings.Join(j.others(name), ", "), limit)
+	}
+	return err
+}
+
+// giveBack undoes an exclusive handover by looking: where what the catalog
+// names does not run any more, requests are held, what was started beside is
+// stopped, and what the catalog names is started again, ready and allowed.
+func (j *job) giveBack(ctx context.Context, reason string) error {
+	s := j.snapshot()
+	lead := service.Lead(s.Catalog.Value.Traffic)
+	if lead == "" || s.Desired.Value.Deleted {
+		return j.putBack(ctx, reason)
+	}
+	// As long as it runs, nothing was started beside it.
+	if !j.bears(service.CatalogPart{Revision: lead, Percent: 100}) {
+		if err := j.startLead(ctx, lead, reason); err != nil {
+			return err
+		}
+	}
+	return j.putBack(ctx, reason)
+}
+
+func (j *job) startLead(ctx context.Context, lead, reason string) error {
+	s := j.snapshot()
+	if hold := service.Held(s.CatalogRoutes()); !service.SamePlan(s.Routes.Value.Plan, hold) {
+		if _, err := j.apply(ctx, essential{}, j.routesWrite(s, hold, "", reason), checkDoc(service.KindCatalog, j.service, s.Catalog)); err != nil {
+			return fmt.Errorf("cannot hold requests: %w", err)
+		}
+	}
+	if err := j.confirm(ctx); err != nil {
+		return err
+	}
+	if err := j.stopOthers(ctx, nil, lead); err != nil {
+		return err
+	}
+	s = j.snapshot()
+	rev, n := s.Revision(lead), s.Desired.Value.Instances
+	placed, err := leaveLost(rev.Value, j.world()).Shrink(n).Grow(n, j.world())
+	if err != nil {
+		return err
+	}
+	if _, err := j.apply(ctx, essential{}, putRevision(service.Doc[service.Revision]{Value: placed, Version: rev.Version})); err != nil {
+		return err
+	}
+	if err := j.assign(ctx, placed, placed.Slots); err != nil {
+		return err
+	}
+	return j.awaitReady(ctx, nil, placed.Slots, newWatch(j.c.cfg.Dwell, 0), placed.Template.ReadyDeadline())
+}
