@@ -109,12 +109,34 @@ func (t *term) alarms() {
 		}
 		t.c.alarm("keep "+g.Name, words)
 	}
+	t.alarmOrphans()
 	var odd []string
 	for k, problem := range t.mirror.oddRecords() {
 		odd = append(odd, fmt.Sprintf("record %s cannot be read: %s", k, problem))
 	}
 	slices.Sort(odd)
 	t.c.alarm("records", strings.Join(odd, "; "))
+}
+
+// alarmOrphans names the services that gateways serve and the store does not have.
+func (t *term) alarmOrphans() {
+	by := map[string][]string{} // :: service name → gateways
+	for _, g := range t.gateways() {
+		if g.State == nil {
+			continue
+		}
+		for name := range g.State.Refused {
+			if g.Orphans(name) && !t.mirror.snapshot(name).Desired.Exists() {
+				by[name] = append(by[name], g.Name)
+			}
+		}
+	}
+	var words []string
+	for name, gateways := range by {
+		words = append(words, fmt.Sprintf("service %s is served by gateway %s and is not in the store: deploy it again, or end it by fairlead delete %s", name, strings.Join(gateways, ", "), name))
+	}
+	slices.Sort(words)
+	t.c.alarm("orphans", strings.Join(words, "; "))
 }
 
 // GatewayGoodbye ends the membership of a gateway that serves no more.

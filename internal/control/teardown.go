@@ -12,7 +12,7 @@ import (
 	"github.com/fairlead-platform/fairlead/view"
 )
 
-// teardown ends a service: routes withdrawn and acknowledged, instances
+// teardown ends a service, be it one that only a gateway remembers: routes withdrawn and acknowledged, instances
 // stopped, records and history erased, and last the desired document, bound
 // to the tombstone's version. Where a newer document stands by then, it stays.
 func (j *job) teardown() saga.Definition {
@@ -30,7 +30,8 @@ func (j *job) teardown() saga.Definition {
 
 func (j *job) withdraw(ctx context.Context, r *saga.Run) error {
 	s := j.snapshot()
-	if !s.Routes.Exists() && brokenRoutes(s) == 0 {
+	orphaned := slices.ContainsFunc(j.gateways(), func(g service.KnownGateway) bool { return g.Orphans(j.service) })
+	if !s.Routes.Exists() && brokenRoutes(s) == 0 && !orphaned {
 		r.Text("nothing was published")
 		return nil
 	}

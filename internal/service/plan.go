@@ -69,7 +69,7 @@ func Plan(s *Snapshot, w *World) Work {
 	needs := work.NeedsOperator
 	for _, next := range []func(*World) Work{
 		s.planDeploy, s.planTraffic, s.planScale, s.planRestart, s.planObserve,
-		s.planRepairRoutes, s.planRepairSlots, s.planCool, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
+		s.planRepairRoutes, s.planRefused, s.planRepairSlots, s.planCool, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
 	} {
 		work := next(w)
 		needs = cmp.Or(work.NeedsOperator, needs)
@@ -128,7 +128,7 @@ func (s *Snapshot) planLeftovers(w *World) Work {
 // the routes in force, served or kept.
 func (s *Snapshot) everyGatewayKeepsRoutes(w *World) bool {
 	for _, g := range w.Gateways {
-		floor, unknown := g.floor(w.Incarnation, w.Sequence)
+		floor, unknown := g.floorOf(s.Service, w)
 		if unknown || floor < s.Routes.Version {
 			return false
 		}

@@ -46,6 +46,22 @@ func (g KnownGateway) floor(incarnation string, sequence uint64) (counter uint64
 	return counter, false
 }
 
+// Orphans says that the gateway still serves a service by a route that the
+// store it follows now does not have.
+func (g KnownGateway) Orphans(service string) bool {
+	return g.State != nil && strings.HasPrefix(g.State.Refused[service], view.ReasonOrphaned)
+}
+
+// floorOf is the floor for one service. Where the gateway refuses the entry it
+// routes by some earlier one, whatever table it acknowledged.
+func (g KnownGateway) floorOf(service string, w *World) (counter uint64, unknown bool) {
+	counter, unknown = g.floor(w.Incarnation, w.Sequence)
+	if g.State != nil && g.State.Refused[service] != "" {
+		return 0, unknown || g.Orphans(service)
+	}
+	return counter, unknown
+}
+
 // Reach is what some known gateway may still route to.
 type Reach struct {
 	// All says that it cannot be told: everything counts as reached.
@@ -78,7 +94,7 @@ func (s *Snapshot) MayRoute(w *World) Reach {
 	reach := Reach{revisions: map[string]string{}}
 	reach.add(s.Routes.Value.Plan, "")
 	for _, g := range w.Gateways {
-		floor, unknown := g.floor(w.Incarnation, w.Sequence)
+		floor, unknown := g.floorOf(s.Service, w)
 		if unknown {
 			return Reach{All: true, by: g.Name}
 		}
@@ -137,7 +153,7 @@ func (s *Snapshot) Publish(plan view.Route, sagaID, reason string, w *World) Rou
 func (s *Snapshot) kept(w *World) []PublishedPlan {
 	n := 0
 	for _, g := range w.Gateways {
-		floor, unknown := g.floor(w.Incarnation, w.Sequence)
+		floor, unknown := g.floorOf(s.Service, w)
 		if unknown {
 			floor = 0
 		}

@@ -32,6 +32,19 @@ func (s *Snapshot) planRepairRoutes(w *World) Work {
 	return Work{Kind: WorkRoutes, Reason: fmt.Sprintf("the routes (%s) differ from the catalog (%s)", PlanText(published), PlanText(want))}
 }
 
+// planRefused names a gateway that does not serve what is published: it says
+// so itself, and nothing that could be published again would change it.
+func (s *Snapshot) planRefused(w *World) Work {
+	for _, g := range w.Gateways {
+		if g.State == nil || g.State.Refused[s.Service] == "" || g.Orphans(s.Service) {
+			continue
+		}
+		return Work{NeedsOperator: fmt.Sprintf("gateway %s refuses the published route (%s) and serves what it held before: %s; correct what it names, and deploy again",
+			g.Name, PlanText(s.Routes.Value.Plan), g.State.Refused[s.Service])}
+	}
+	return Work{}
+}
+
 func (s *Snapshot) brokenRoutes() bool {
 	return slices.ContainsFunc(s.Broken, func(b Broken) bool { return b.Kind == KindRoutes })
 }
