@@ -455,6 +455,45 @@ func TestAWebSocketIsALeaseUntilItEnds(t *testing.T) {
 	r.leases(0)
 }
 
+// The instance speaks first, when the time to the first byte is long over.
+func TestAWebSocketOutlivesTheTimeToTheFirstByte(t *testing.T) {
+	r := newRig(t)
+	const limit = 300 * time.Millisecond
+	r.serve("hello", 1, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		c, err := websocket.Accept(w, q, nil)
+		if err != nil {
+			return
+		}
+		defer c.CloseNow()
+		<-time.After(2 * limit)
+		if c.Write(q.Context(), websocket.MessageText, []byte("late")) != nil {
+			return
+		}
+		kind, b, err := c.Read(q.Context())
+		if err == nil {
+			err = c.Write(q.Context(), kind, b)
+		}
+		if err != nil {
+			t.Errorf("the instance lost the socket: %v", err)
+		}
+	}))
+	ro := route("hello", 1)
+	ro.Limits.FirstByte = limit
+	r.tables.publish(2, ro)
+	c := dialSocket(t, r)
+	defer c.CloseNow()
+	for _, want := range []string{"late", "echoed"} {
+		if want == "echoed" {
+			if err := c.Write(t.Context(), websocket.MessageText, []byte(want)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, got, err := c.Read(t.Context()); err != nil || string(got) != want {
+			t.Fatalf("read %q, %v, want %q", got, err, want)
+		}
+	}
+}
+
 func TestAnUpgradeEndsWithItsInstanceAndWithTheGateway(t *testing.T) {
 	r := newRig(t, func(c *gateway.Config) { c.Drain = 50 * time.Millisecond })
 	h := r.serve("hello", 2, http.HandlerFunc(webSocketEcho))

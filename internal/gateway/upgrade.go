@@ -28,6 +28,10 @@ func (a *attempt) switchProtocols(h head, stop func() bool) error {
 	if !x.g.upgrades.add(caller) {
 		return nil
 	}
+	// What was due was the first byte; from here on both ends take their time.
+	if err := c.tcp.SetDeadline(time.Time{}); err != nil {
+		return nil
+	}
 	defer x.g.upgrades.remove(caller)
 	x.forwarded, x.status = true, h.status
 	to := http.Header{}
