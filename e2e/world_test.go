@@ -155,8 +155,12 @@ type process struct {
 
 func (w *world) start(args ...string) *process {
 	w.t.Helper()
-	p := &process{t: w.t, name: args[0], out: newLines(), done: make(chan struct{})}
-	p.cmd = exec.Command(fairlead, args...)
+	return w.startCommand(exec.Command(fairlead, args...))
+}
+
+func (w *world) startCommand(cmd *exec.Cmd) *process {
+	w.t.Helper()
+	p := &process{t: w.t, name: strings.Join(cmd.Args[1:min(len(cmd.Args), 3)], " "), out: newLines(), done: make(chan struct{}), cmd: cmd}
 	p.cmd.Env = w.env()
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	if err := p.cmd.Start(); err != nil {

@@ -18,12 +18,15 @@ type job struct {
 	service string
 	minted  string // identity of the saga, an instant plus random
 	began   time.Time
+	// frees says that the work gives room back, or leads to that: what it
+	// writes may use the store's ballast.
+	frees bool
 }
 
 // do does one piece of work.
 func (t *term) do(ctx context.Context, s *service.Snapshot, work service.Work) error {
 	t.c.log.Debug("works", "service", s.Service, "work", work.Kind, "revision", work.Revision, "reason", work.Reason)
-	j := &job{term: t, service: s.Service, began: time.Now()}
+	j := &job{term: t, service: s.Service, began: time.Now(), frees: work.Kind == service.WorkDelete || work.Kind == service.WorkCollect}
 	switch work.Kind {
 	case service.WorkRoutes:
 		return j.repairRoutes(ctx, work)
@@ -108,6 +111,9 @@ func (j *job) snapshot() *service.Snapshot { return j.mirror.snapshot(j.service)
 
 // apply writes for the service, outside of a saga's record.
 func (j *job) apply(ctx context.Context, staged ...any) (uint64, error) {
+	if j.frees {
+		staged = append(staged, essential{})
+	}
 	return j.led.apply(ctx, staged...)
 }
 
@@ -128,6 +134,9 @@ func (n journal) Save(ctx context.Context, r saga.Record, version uint64, staged
 	}
 	if r.Kind == service.WorkDelete {
 		staged = withoutEvents(staged)
+	}
+	if r.State != saga.Running && r.State != saga.Done {
+		staged = append(staged, essential{}) // how an attempt ended, and that it is being undone
 	}
 	return n.apply(ctx, staged...)
 }

@@ -223,3 +223,42 @@ func TestACommandThatIsNotFoundSaysWhereItWasLookedFor(t *testing.T) {
 		}
 	}
 }
+
+func TestAFollowerGoesOnAfterOutputWasGivenUpForRoom(t *testing.T) {
+	j := &journal{path: filepath.Join(t.TempDir(), "x.log"), max: 10}
+	out, err := j.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	print := func(s string) {
+		if _, err := out.WriteString(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	print("older output\n")
+	if err := j.rotate(); err != nil {
+		t.Fatal(err)
+	}
+	print("read so far\n")
+	_, m, err := j.tail(10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	print("not read yet\n")
+	st, err := os.Stat(j.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := j.giveUp(st.Size()); err != nil {
+		t.Fatal(err)
+	}
+	print("after it\n")
+	buf := make([]byte, 100)
+	if n, _, err := j.read(m, buf); err != nil || string(buf[:n]) != "after it\n" {
+		t.Errorf("read %q, %v", buf[:n], err)
+	}
+	if _, err := os.Stat(j.older()); !os.IsNotExist(err) {
+		t.Errorf("the older file still takes room: %v", err)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"sync"
+	"syscall"
 )
 
 // journal is one instance's output: a file that the instance appends to, and
@@ -39,7 +40,9 @@ func (j *journal) open() (*os.File, error) {
 }
 
 // rotate keeps the output bounded. What is printed between the end of the copy
-// and the truncation is lost; what was copied is not.
+// and the truncation is lost; what was copied is not. On a full disk what was
+// printed is given up instead, since output that grows would take the last room
+// from everything else; the error says so.
 func (j *journal) rotate() error {
 	st, err := os.Stat(j.path)
 	if err != nil || st.Size() <= j.max {
@@ -49,6 +52,9 @@ func (j *journal) rotate() error {
 	defer j.mu.Unlock()
 	cut := st.Size() - j.max
 	if err := copyFrom(j.path, j.older()+".new", cut); err != nil {
+		if errors.Is(err, syscall.ENOSPC) {
+			return fmt.Errorf("older output was given up, for there is no room for it: %w", errors.Join(err, j.giveUp(st.Size())))
+		}
 		return fmt.Errorf("cannot rotate output: %w", err)
 	}
 	if err := os.Rename(j.older()+".new", j.older()); err != nil {
@@ -60,6 +66,14 @@ func (j *journal) rotate() error {
 	j.gen++
 	j.cut = cut
 	return nil
+}
+
+// giveUp drops all output but what comes next. Who reads goes on with that.
+func (j *journal) giveUp(size int64) error {
+	err := errors.Join(ignoreMissing(os.Remove(j.older()+".new")), ignoreMissing(os.Remove(j.older())), os.Truncate(j.path, 0))
+	j.gen++
+	j.cut = size
+	return err
 }
 
 func copyFrom(from, to string, off int64) error {
