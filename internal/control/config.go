@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -38,9 +39,16 @@ type Config struct {
 	LockIsLease bool
 	// DigestKey keys the digests of templates; empty means the store's incarnation.
 	DigestKey string
-	// SetGateways is given the known gateways whenever they change; hosts dial
-	// them. It must not block. Nil is nobody.
-	SetGateways func([]service.Gateway)
+	// SetGateways is given the known gateways, and the epoch that they are known
+	// under, whenever either changes; hosts dial them. It must not block. Nil is nobody.
+	SetGateways func(view.Epoch, []service.Gateway)
+	// Address at which others reach this control; recorded with the lead, so
+	// that who stands by can name it. May be empty.
+	Address string
+	// Turned is told of each change of leading, in order: true before anything
+	// is offered or commanded, false once nothing is to be any more. Leading
+	// begins and ends when it returns. Nil is nobody.
+	Turned func(leading bool)
 	// Logger; nil discards.
 	Logger *slog.Logger
 	// Metrics registry; nil registers nowhere.
@@ -85,6 +93,7 @@ type Control struct {
 	mu     sync.Mutex
 	term   *term             // nil while standing by
 	turned chan struct{}     // closed when term changes
+	other  Leader            // as last seen while standing by; zero while leading
 	alarms map[string]string // :: what → alarm in words
 }
 
@@ -103,7 +112,10 @@ func New(cfg Config) *Control {
 		cfg.DigestKey = cfg.Store.Incarnation()
 	}
 	if cfg.SetGateways == nil {
-		cfg.SetGateways = func([]service.Gateway) {}
+		cfg.SetGateways = func(view.Epoch, []service.Gateway) {}
+	}
+	if cfg.Turned == nil {
+		cfg.Turned = func(bool) {}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
@@ -138,6 +150,27 @@ func (c *Control) Run(ctx context.Context) error {
 
 // Leading says whether this Control leads.
 func (c *Control) Leading() bool { return c.current() != nil }
+
+// Leader is who leads, as one that stands by sees it.
+type Leader struct {
+	Holder  string // name of its process; empty where nobody was seen
+	Address string // where its API is reached; may be empty
+	// Quiet is for how long its lease was seen unchanged: after a term the lead is taken.
+	Quiet time.Duration
+}
+
+// Leader that is seen while standing by; zero while this Control leads.
+func (c *Control) Leader() Leader {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.other
+}
+
+func (c *Control) setOther(l Leader) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.other = l
+}
 
 // Epoch that it leads in; zero when it does not.
 func (c *Control) Epoch() view.Epoch {
@@ -175,7 +208,7 @@ func (c *Control) current() *term {
 
 func (c *Control) setTerm(t *term) {
 	c.mu.Lock()
-	c.term = t
+	c.term, c.other = t, Leader{}
 	close(c.turned)
 	c.turned = make(chan struct{})
 	if t == nil {
@@ -200,12 +233,12 @@ func (c *Control) leads(ctx context.Context) (*term, error) {
 			return t, nil
 		}
 		if !c.cfg.LockIsLease {
-			return nil, errNotLeading()
+			return nil, c.notLeading()
 		}
 		select {
 		case <-turned:
 		case <-limit.C:
-			return nil, errNotLeading()
+			return nil, c.notLeading()
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -244,9 +277,23 @@ func (c *Control) mint() string {
 	return id.String()
 }
 
-func errNotLeading() error {
-	return fault.New(fault.Unavailable, "", "this control does not lead")
+// NotLeading refuses who comes to a control that stands by.
+type NotLeading struct{ leader Leader }
+
+func (c *Control) notLeading() error { return &NotLeading{c.Leader()} }
+
+func (e *NotLeading) Error() string {
+	if e.leader.Holder == "" {
+		return "this control does not lead"
+	}
+	return fmt.Sprintf("this control does not lead: %s does, at %s", e.leader.Holder, e.leader.Address)
 }
+
+// Leader is the address of who leads; may be empty.
+func (e *NotLeading) Leader() string { return e.leader.Address }
+
+// Unwrap makes it fault.Unavailable.
+func (e *NotLeading) Unwrap() error { return fault.Unavailable }
 
 // pause waits for d or for ctx.
 func pause(ctx context.Context, d time.Duration) {

@@ -27,7 +27,9 @@ func (c *Control) campaign(ctx context.Context) (lease, error) {
 		if err != nil {
 			return lease{}, err
 		}
-		if held.epoch.Version == 0 || c.cfg.LockIsLease || seen.unchanged(held, began) >= c.cfg.Term {
+		quiet := seen.unchanged(held, began)
+		c.setOther(leaderOf(held, quiet))
+		if held.epoch.Version == 0 || c.cfg.LockIsLease || quiet >= c.cfg.Term {
 			l, err := c.take(ctx, held)
 			if store.AsConflict(err) == nil {
 				return l, err
@@ -44,6 +46,15 @@ func (c *Control) campaign(ctx context.Context) (lease, error) {
 // standing is what the store says of the lead.
 type standing struct {
 	epoch, beat store.Document // of version zero when there is none
+}
+
+// leaderOf names who holds the lease; who it is does not matter to its taking.
+func leaderOf(h standing, quiet time.Duration) Leader {
+	var e leaderEpoch
+	if h.epoch.Version == 0 || json.Unmarshal(h.epoch.Body, &e) != nil {
+		return Leader{}
+	}
+	return Leader{Holder: e.Holder, Address: e.Address, Quiet: quiet}
 }
 
 // sighting is since when a candidate has seen the same.
@@ -93,7 +104,7 @@ func (c *Control) take(ctx context.Context, h standing) (lease, error) {
 			old.Number = h.epoch.Version
 		}
 	}
-	next := leaderEpoch{Number: old.Number + 1, Nonce: c.mint(), Holder: c.cfg.Name, Taken: time.Now()}
+	next := leaderEpoch{Number: old.Number + 1, Nonce: c.mint(), Holder: c.cfg.Name, Address: c.cfg.Address, Taken: time.Now()}
 	l := lease{taken: time.Now()}
 	writer := led{store: c.cfg.Store}
 	sequence, err := writer.settle(ctx, store.Apply{

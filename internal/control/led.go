@@ -23,10 +23,12 @@ var (
 
 // leaderEpoch is the record of who leads.
 type leaderEpoch struct {
-	Number uint64    `json:"number"`
-	Nonce  string    `json:"nonce"`
-	Holder string    `json:"holder,omitempty"`
-	Taken  time.Time `json:"taken"`
+	Number uint64 `json:"number"`
+	Nonce  string `json:"nonce"`
+	Holder string `json:"holder,omitempty"`
+	// Address of the holder's API; may be empty.
+	Address string    `json:"address,omitempty"`
+	Taken   time.Time `json:"taken"`
 }
 
 type leaderBeat struct {
@@ -42,6 +44,8 @@ type led struct {
 	store  store.Store
 	mirror *mirror
 	mint   func() string
+	// holder and address are recorded with the epoch.
+	holder, address string
 	// lost is called when another is found to lead.
 	lost func(error)
 
@@ -151,10 +155,10 @@ func (l *led) ours(stands store.Document, checked uint64) bool {
 }
 
 // raise takes an epoch above number, without ceasing to lead.
-func (l *led) raise(ctx context.Context, number uint64, holder string) error {
+func (l *led) raise(ctx context.Context, number uint64) error {
 	l.mu.Lock()
 	now, version := l.epoch, l.version
-	next := leaderEpoch{Number: max(number, now.Number) + 1, Nonce: l.mint(), Holder: holder, Taken: time.Now()}
+	next := leaderEpoch{Number: max(number, now.Number) + 1, Nonce: l.mint(), Holder: l.holder, Address: l.address, Taken: time.Now()}
 	l.nonces[next.Nonce] = true
 	l.mu.Unlock()
 	sequence, err := l.settle(ctx, store.Apply{ID: l.mint(), Writes: []store.Write{put(epochKey, version, next)}})

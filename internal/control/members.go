@@ -84,10 +84,11 @@ func (t *term) heed(ctx context.Context, who string, kept view.Epoch) error {
 	}
 	t.c.alarm(alarmEpoch, fmt.Sprintf("%s has kept epoch %d of another leader, this one led with %d: the store is older than the world; the next epoch above is taken",
 		who, kept.Number, t.led.Epoch().Number))
-	if err := t.led.raise(ctx, kept.Number, t.c.cfg.Name); err != nil {
+	if err := t.led.raise(ctx, kept.Number); err != nil {
 		return fmt.Errorf("cannot take an epoch above %d: %w", kept.Number, err)
 	}
 	t.offer()
+	t.tellHosts()
 	return nil
 }
 
@@ -156,7 +157,7 @@ func (c *Control) RetireGateway(ctx context.Context, name string) error {
 func (c *Control) dismiss(ctx context.Context, name, why string) error {
 	t := c.current()
 	if t == nil {
-		return errNotLeading()
+		return c.notLeading()
 	}
 	return t.dismiss(ctx, name, why)
 }

@@ -44,7 +44,7 @@ func (c *Control) lead(ctx context.Context, l lease) error {
 		absent: map[string]time.Duration{}, wake: make(chan struct{}, 1),
 	}
 	t.led = &led{
-		store: c.cfg.Store, mirror: m, mint: c.mint, lost: end,
+		store: c.cfg.Store, mirror: m, mint: c.mint, holder: c.cfg.Name, address: c.cfg.Address, lost: end,
 		epoch: l.epoch, version: l.version, nonces: map[string]bool{l.epoch.Nonce: true},
 	}
 	watcher, err := t.list(ctx)
@@ -52,6 +52,7 @@ func (c *Control) lead(ctx context.Context, l lease) error {
 		return err
 	}
 	c.log.Info("leads", "epoch", l.epoch.Number, "services", len(m.all()))
+	c.cfg.Turned(true)
 	t.offer()
 	t.tellHosts()
 	t.start(func() { t.beat(ctx, l.taken) })
@@ -61,6 +62,7 @@ func (c *Control) lead(ctx context.Context, l lease) error {
 	c.setTerm(t)
 	<-ctx.Done()
 	c.setTerm(nil)
+	c.cfg.Turned(false)
 	t.wait.Wait()
 	return context.Cause(ctx)
 }
@@ -159,11 +161,13 @@ func (t *term) offer() {
 
 // tellHosts names every known gateway to the hosts.
 func (t *term) tellHosts() {
+	t.mu.Lock() // the list that is read last is told last
+	defer t.mu.Unlock()
 	var list []service.Gateway
 	for _, g := range t.mirror.members() {
 		list = append(list, g.Value)
 	}
-	t.c.cfg.SetGateways(list)
+	t.c.cfg.SetGateways(t.led.Epoch(), list)
 }
 
 func (t *term) poke() {

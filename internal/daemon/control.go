@@ -54,9 +54,7 @@ type controlRole struct {
 	local    *http.Server
 	serving  *running
 	leading  *running
-	telling  *running
 	chores   *running
-	members  members
 	closings []func() error // in the order of their opening
 }
 
@@ -146,7 +144,6 @@ func operatorName() string {
 }
 
 func (c *controlRole) assemble() {
-	c.members.changed = make(chan struct{}, 1)
 	c.hosts = attach.New(attach.Config{
 		PeerName: peerName, Logger: c.p.log.With("part", "attach"), Artifacts: c.artifact,
 		Admit: func(ctx context.Context, h service.Host, kept view.Epoch) (view.Epoch, error) {
@@ -162,7 +159,7 @@ func (c *controlRole) assemble() {
 	})
 	c.leader = control.New(control.Config{
 		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Name: processName(), LockIsLease: true,
-		SetGateways: c.members.set,
+		SetGateways: c.hosts.SetGateways,
 		Logger:      c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
 	})
 	c.api = httpapi.New(httpapi.Config{
@@ -255,7 +252,6 @@ func (c *controlRole) serve(ctx context.Context, api string) error {
 	c.serving = start(ctx, func(context.Context) error { return serveAll(c, roles, others) })
 	// 3. The leader, last: whoever it admits must find everything in place.
 	c.leading = start(ctx, c.leader.Run)
-	c.telling = start(ctx, func(ctx context.Context) error { return c.members.tell(ctx, c.leader.Epoch, c.hosts.SetGateways) })
 	c.chores = start(ctx, func(ctx context.Context) error { return c.doChores(ctx, api) })
 	return nil
 }
@@ -290,7 +286,7 @@ func (c *controlRole) doChores(ctx context.Context, api string) error {
 // close ends leading first, then the sockets, then gives everything up.
 func (c *controlRole) close() error {
 	var errs []error
-	for _, r := range []*running{c.chores, c.telling, c.leading} {
+	for _, r := range []*running{c.chores, c.leading} {
 		if r != nil {
 			errs = append(errs, r.stop())
 		}
