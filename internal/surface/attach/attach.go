@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -60,6 +61,7 @@ type Server struct {
 	gateways *pb.GatewayList   // nil until it is set
 	orders   map[string]*order // :: log order → order
 	deposed  string            // why no host is welcome; empty means that they are
+	turn     int               // counts the ends of leading: who was admitted before one is not welcome after it
 }
 
 // New makes a server that no host has attached to yet.
@@ -84,16 +86,22 @@ func (s *Server) changedLocked() {
 	s.changed = make(chan struct{})
 }
 
-// Depose ends every stream with the reason and forgets all hosts: this process
-// leads no more. Hosts that come meanwhile are refused, until Lead.
+// Depose ends every stream with the reason, and what is read by it, and forgets
+// all hosts: this process leads no more. Hosts that come meanwhile are refused,
+// also those that were admitted before, and gateways that are named are not
+// told, until Lead.
 func (s *Server) Depose(reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.deposed = reason
+	s.turn++
 	for _, h := range s.hosts {
 		if h.conn != nil {
 			h.conn.end(reason)
 		}
+	}
+	for _, o := range s.orders {
+		o.end(fault.New(fault.Unavailable, "ask again", "cannot read output of %q: %s", o.query.Service, reason))
 	}
 	clear(s.hosts)
 	s.gateways = nil

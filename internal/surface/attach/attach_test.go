@@ -116,6 +116,45 @@ func TestADeposedLeaderLetsEveryHostGo(t *testing.T) {
 	p.await(t, "the host again", func(st service.HostState) bool { return st.Connected && st.Reported })
 }
 
+func TestAHostAdmittedWhileTheLeaderIsDeposedIsNotAttached(t *testing.T) {
+	p := newPlane(t, nil)
+	p.admit = func(service.Host, view.Epoch) (view.Epoch, error) {
+		p.Depose("another leads")
+		p.Lead()
+		return epoch, nil
+	}
+	st, m, err := p.dial(t, "alpha", "alpha")
+	if err != nil || m.GetWelcome() == nil {
+		t.Fatalf("got %v, %v", m, err)
+	}
+	if m, err = st.Recv(); err != nil || m.GetRefusal() == nil {
+		t.Errorf("got %v, %v", m, err)
+	}
+	if known := p.States(); len(known) != 0 {
+		t.Errorf("known: %+v", known)
+	}
+}
+
+func TestWhoFollowsOutputIsToldThatTheLeaderIsDeposed(t *testing.T) {
+	p := newPlane(t, nil)
+	p.start(t, "alpha")
+	ended := make(chan error, 1)
+	go func() {
+		ended <- p.StreamLogs(t.Context(), service.LogQuery{Service: "hello", Follow: true}, func([]service.LogLine) error { return nil })
+	}()
+	for { // until the order is known, nobody can be told
+		p.Depose("another leads")
+		select {
+		case err := <-ended:
+			if !errors.Is(err, fault.Unavailable) || !strings.Contains(err.Error(), "another leads") {
+				t.Errorf("got %v", err)
+			}
+			return
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
 func (p *plane) run(t *testing.T, tmpl service.Template) service.Instance {
 	t.Helper()
 	a := service.Assignment{Slot: "hello-00001.0", Service: "hello", Revision: "hello-00001", Group: "hello-00001", Template: tmpl}

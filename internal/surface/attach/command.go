@@ -107,7 +107,7 @@ func outcome(host string, r *pb.CommandResult) error {
 }
 
 // SetGateways makes gs the known gateways, told to every host now and when it
-// attaches.
+// attaches. A process that leads no more names none.
 func (s *Server) SetGateways(e view.Epoch, gs []service.Gateway) {
 	list := &pb.GatewayList{Epoch: wire.EpochProto(e)}
 	for _, g := range gs {
@@ -115,6 +115,9 @@ func (s *Server) SetGateways(e view.Epoch, gs []service.Gateway) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.deposed != "" {
+		return
+	}
 	s.gateways = list
 	for _, a := range s.hosts {
 		if a.conn == nil {

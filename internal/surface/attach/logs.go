@@ -189,13 +189,18 @@ func (s *Server) orderOf(id, host string) (*order, *conn) {
 	return nil, nil
 }
 
+// end tells the reader why nothing more comes.
+func (o *order) end(why error) {
+	select {
+	case o.fail <- why:
+	default: // another failure is told already
+	}
+}
+
 // take hands lines to the reader, at the reader's pace.
 func (o *order) take(m *pb.SendLogRequest) error {
 	if m.GetError() != "" {
-		select {
-		case o.fail <- fault.New(fault.Unavailable, "", "cannot read output: %s", m.GetError()):
-		default: // another failure is told already
-		}
+		o.end(fault.New(fault.Unavailable, "", "cannot read output: %s", m.GetError()))
 	}
 	lines := make([]service.LogLine, 0, len(m.GetLines()))
 	for _, l := range m.GetLines() {

@@ -33,10 +33,14 @@ type told struct {
 	at time.Time
 }
 
-// join makes the stream the host's only one.
-func (s *Server) join(h service.Host) *conn {
+// join makes the stream the host's only one. Nil means that the leading under
+// which it was admitted has ended meanwhile.
+func (s *Server) join(h service.Host, turn int) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if turn != s.turn {
+		return nil
+	}
 	c := newConn(h.Name)
 	a := s.hosts[h.Name]
 	if a == nil {

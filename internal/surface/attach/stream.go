@@ -57,7 +57,7 @@ func (s *Server) Attach(st stream) error {
 	if err != nil {
 		return err
 	}
-	epoch, err := s.admit(st.Context(), h, kept)
+	epoch, turn, err := s.admit(st.Context(), h, kept)
 	if err != nil {
 		s.log.Warn("a host is refused", "name", h.Name, "error", err)
 		return st.Send(refusal(err.Error()))
@@ -65,7 +65,10 @@ func (s *Server) Attach(st stream) error {
 	if err := st.Send(&pb.AttachResponse{Message: &pb.AttachResponse_Welcome{Welcome: &pb.HostWelcome{Epoch: wire.EpochProto(epoch)}}}); err != nil {
 		return err
 	}
-	c := s.join(h)
+	c := s.join(h, turn)
+	if c == nil {
+		return st.Send(refusal("this control leads no more"))
+	}
 	defer s.leave(c)
 	received := make(chan error, 1)
 	go func() { received <- s.receive(st, c) }() // ends with the stream, which ends when this handler returns
@@ -96,14 +99,15 @@ func (s *Server) hello(st stream) (service.Host, view.Epoch, error) {
 	return service.Host{Name: hello.GetName(), Zone: hello.GetZone()}, wire.Epoch(hello.GetEpoch()), fault.ToGRPC(err)
 }
 
-func (s *Server) admit(ctx context.Context, h service.Host, kept view.Epoch) (view.Epoch, error) {
+func (s *Server) admit(ctx context.Context, h service.Host, kept view.Epoch) (view.Epoch, int, error) {
 	s.mu.Lock()
-	deposed := s.deposed
+	deposed, turn := s.deposed, s.turn
 	s.mu.Unlock()
 	if deposed != "" {
-		return view.Epoch{}, fault.New(fault.Unavailable, "", "%s", deposed)
+		return view.Epoch{}, 0, fault.New(fault.Unavailable, "", "%s", deposed)
 	}
-	return s.cfg.Admit(ctx, h, kept)
+	epoch, err := s.cfg.Admit(ctx, h, kept)
+	return epoch, turn, err
 }
 
 // send is the stream's one sender. It returns when the receiver has, or when

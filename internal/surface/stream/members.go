@@ -18,11 +18,12 @@ func (s *Server) replace(f *follower) {
 	s.streams[f.name] = f
 }
 
-// enter makes an admitted gateway known. It is false when f was replaced meanwhile.
+// enter makes an admitted gateway known. It is false when f was replaced or
+// dismissed meanwhile.
 func (s *Server) enter(f *follower, g service.GatewayState, e view.Epoch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.streams[f.name] != f {
+	if s.streams[f.name] != f || f.ctx.Err() != nil {
 		return false
 	}
 	if old := s.members[f.name]; old != nil {

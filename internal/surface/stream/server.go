@@ -56,6 +56,7 @@ type Server struct {
 	streams map[string]*follower // :: gateway name → its only stream, admitted or not yet
 	members map[string]*member   // :: gateway name → what is known of it
 	changed chan struct{}        // closed at the next change of States
+	stands  bool                 // by, since Dismiss: what is offered is not sent
 }
 
 // member is one gateway that was admitted.
@@ -104,13 +105,17 @@ func ServerOptions() []grpc.ServerOption {
 
 // Offer makes t the table that is sent to every gateway that follows, now and
 // when it connects. It does not wait for them. What is lower than was offered
-// before, within one incarnation, is ignored.
+// before, within one incarnation, is ignored, and so is everything between
+// Dismiss and Lead.
 func (s *Server) Offer(t *view.Table) {
 	if t == nil {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.stands {
+		return
+	}
 	if s.newest != nil && t.Version.Against(s.newest.Version) == view.Older {
 		s.cfg.Log.Warn("a lower table was offered", "offered", t.Version, "newest", s.newest.Version)
 		return
@@ -164,14 +169,27 @@ func (s *Server) Changed() <-chan struct{} {
 	return s.changed
 }
 
-// Dismiss ends every stream with a refusal, as a leader does that stands down.
-// Gateways that come again are asked for by Admit.
+// Dismiss ends every stream with a refusal, as a leader does that stands down,
+// and forgets every gateway and table: what another leader sends is not known
+// here. Gateways that come again are asked for by Admit.
 func (s *Server) Dismiss(reason, leader string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.stands = true
 	for _, f := range s.streams {
 		f.end(&pb.FollowRefusal{Reason: reason, Leader: leader})
 	}
+	s.newest, s.recent = nil, nil
+	clear(s.frames)
+	clear(s.members)
+	s.changedLocked()
+}
+
+// Lead takes offers again after a Dismiss.
+func (s *Server) Lead() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stands = false
 }
 
 func (s *Server) changedLocked() {

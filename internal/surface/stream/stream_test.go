@@ -193,18 +193,40 @@ type standby struct{}
 func (standby) Error() string  { return "another leads" }
 func (standby) Leader() string { return "10.0.0.7:7700" }
 
-func TestALeaderThatStandsDownEndsEveryStream(t *testing.T) {
+func TestALeaderThatStandsDownEndsEveryStreamAndForgets(t *testing.T) {
 	s, c := serve(t, stream.Config{})
+	s.Offer(table(7, "a-1"))
 	f := follow(t, c, "g", nil)
 	f.welcome()
+	f.delta()
 	s.Dismiss("another leads", "10.0.0.7:7700")
-	if m, err := f.Recv(); err != nil || m.GetRefusal().GetLeader() != "10.0.0.7:7700" {
-		t.Errorf("got %v, %v", m, err)
+	if r := f.next().GetRefusal(); r.GetLeader() != "10.0.0.7:7700" {
+		t.Errorf("got %v", r)
 	}
 	f.ended()
-	gatewaytest.Await(t, s, "g is known and not connected", func(m map[string]service.GatewayState) bool {
-		return m["g"].Name == "g" && !m["g"].Connected
-	})
+	if got := s.States(); len(got) != 0 {
+		t.Errorf("known: %+v", got)
+	}
+	s.Offer(table(8, "a-1")) // by who does not know yet that it leads no more
+	f = follow(t, c, "g", nil)
+	f.welcome()
+	s.Lead()
+	s.Offer(table(5, "a-2")) // of a store that another leader has put back
+	if d := f.delta(); d.To.Counter != 5 || !d.Full() {
+		t.Errorf("sent %+v", d)
+	}
+}
+
+func TestAGatewayAdmittedWhileTheLeaderStandsDownIsNotEntered(t *testing.T) {
+	var s *stream.Server
+	s, c := serve(t, stream.Config{Admit: func(context.Context, service.GatewayState) (view.Epoch, error) {
+		s.Dismiss("another leads", "")
+		return leader, nil
+	}})
+	follow(t, c, "g", nil).ended()
+	if got := s.States(); len(got) != 0 {
+		t.Errorf("known: %+v", got)
+	}
 }
 
 func TestAGoodbyeThatIsNotRecordedEndsNothing(t *testing.T) {
