@@ -30,10 +30,12 @@ func applying(ctx context.Context, s store.Store, a store.Apply) <-chan applied 
 type late struct {
 	*Store
 	resting, proceed chan struct{}
+	release          func() // closes proceed
 }
 
 func openLate(t *testing.T, o Options) *late {
 	l := &late{resting: make(chan struct{}), proceed: make(chan struct{})}
+	l.release = sync.OnceFunc(func() { close(l.proceed) })
 	var once sync.Once
 	o.faults.beforeWrites = func() {
 		once.Do(func() {
@@ -42,6 +44,7 @@ func openLate(t *testing.T, o Options) *late {
 		})
 	}
 	l.Store = mustOpen(t, o)
+	t.Cleanup(l.release) // before the store is closed, should the test have failed
 	return l
 }
 
@@ -86,7 +89,7 @@ func TestWithoutTheLockAWatcherSkipsACommitThatComesLate(t *testing.T) {
 	if id := nextID(t, w); id != "early" {
 		t.Fatalf("got %s", id)
 	}
-	close(slow.proceed)
+	slow.release()
 	if r := isDone(t, first); r.Sequence >= early.Sequence {
 		t.Fatalf("the late one has %d, the early one %d", r.Sequence, early.Sequence)
 	}
@@ -107,7 +110,7 @@ func TestAWatcherNeverSkipsACommitThatComesLate(t *testing.T) {
 	eventually(t, "the second writer waits for the lock", func() bool {
 		return count(t, conn, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted`) == 1
 	})
-	close(slow.proceed)
+	slow.release()
 	if one, two := isDone(t, first), isDone(t, second); one.Sequence >= two.Sequence {
 		t.Fatalf("the one that had the lock has %d, the one that waited %d", one.Sequence, two.Sequence)
 	}
@@ -123,7 +126,7 @@ func TestAWriterThatFreezesInItsTransactionDoesNotStopTheOthers(t *testing.T) {
 	first := applying(within(t), frozen, writing("frozen"))
 	<-frozen.resting
 	isDone(t, applying(within(t), other, writing("other")))
-	close(frozen.proceed)
+	frozen.release()
 	a := <-first
 	if a.err == nil {
 		t.Fatalf("got %+v, though the server ended the transaction", a.result)
@@ -191,6 +194,40 @@ func sameDocuments(t *testing.T, got map[store.Key]store.Document, list []store.
 	for _, d := range list {
 		if x := got[d.Key]; x.Version != d.Version || string(x.Body) != string(d.Body) {
 			t.Errorf("%s is %d %s in the fold, %d %s in the list", d.Key, x.Version, x.Body, d.Version, d.Body)
+		}
+	}
+}
+
+// The writing and the following goroutine both add to what watchers see:
+// nothing may be left lying until the next poll.
+func TestWatchersOfTwoStoresThatWriteAtOnceNeverWaitForThePoll(t *testing.T) {
+	o := fresh(t)
+	o.limits.poll = time.Hour
+	stores := []*Store{mustOpen(t, o), mustOpen(t, o)}
+	for round := range 100 {
+		_, from, err := stores[0].List(within(t), "none")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var all sync.WaitGroup
+		for i, s := range stores {
+			w := watching(t, s, from)
+			all.Go(func() {
+				for range 2 {
+					if _, err := w.Next(within(t)); err != nil {
+						t.Errorf("watcher: %v", err)
+					}
+				}
+			})
+			all.Go(func() {
+				if _, err := s.Apply(within(t), writing(fmt.Sprintf("%d-%d", round, i))); err != nil {
+					t.Errorf("writer: %v", err)
+				}
+			})
+		}
+		all.Wait()
+		if t.Failed() {
+			return
 		}
 	}
 }

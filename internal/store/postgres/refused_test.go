@@ -301,7 +301,7 @@ func TestABodyThatTheServerRefusesFailsItsOwnApplyAlone(t *testing.T) {
 		defer s.queue.mu.Unlock()
 		return len(s.queue.waiting) == 3
 	})
-	close(s.proceed)
+	s.release()
 	isDone(t, isResting)
 	for _, c := range others {
 		isDone(t, c)

@@ -162,6 +162,23 @@ func TestAServerThatIsGoneIsSaidPlainlyAndNothingWasWritten(t *testing.T) {
 	isDone(t, applying(within(t), s, writing("b")))
 }
 
+func TestSessionsThatTheServerHasEndedAreReplacedWithoutAFailure(t *testing.T) {
+	o := fresh(t)
+	s := mustOpen(t, o)
+	isDone(t, applying(within(t), s, writing("a")))
+	conn := raw(t, o.URL)
+	for i := range 10 {
+		if _, err := s.Get(within(t), writing("a").Writes[0].Key); err != nil {
+			t.Fatal(err)
+		}
+		rawExec(t, conn, "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'fairlead'")
+		if _, err := s.Get(within(t), writing("a").Writes[0].Key); err != nil {
+			t.Fatal(err)
+		}
+		isDone(t, applying(within(t), s, writing(fmt.Sprint("b", i))))
+	}
+}
+
 func TestAServerThatFreezesDoesNotHoldUpClose(t *testing.T) {
 	server := postgrestest.Start(t)
 	s, err := Open(within(t), Options{URL: server.URL, limits: limits{connect: time.Second, lock: time.Second, read: time.Second, commit: time.Second, settle: time.Second}})
