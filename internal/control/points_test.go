@@ -37,7 +37,6 @@ const (
 	notLanded   mode = "an error that did not land"
 	landed      mode = "an error that landed"
 	unknown     mode = "an unknown that landed"
-	twice       mode = "done twice"
 )
 
 var (
@@ -113,9 +112,7 @@ func writes(kind, name string) func(store.Apply) bool {
 }
 
 // killable starts a controller that dies with its points.
-func (r *rig) killable(p *pointStore) *running { return r.mortal(p, nil) }
-
-func (r *rig) mortal(p *pointStore, h *pointHosts) *running {
+func (r *rig) killable(p *pointStore) *running {
 	r.t.Helper()
 	dead := make(chan struct{})
 	var c *running
@@ -129,10 +126,7 @@ func (r *rig) mortal(p *pointStore, h *pointHosts) *running {
 			c.cancel()
 		})
 	}
-	if h != nil {
-		h.kill = p.die
-	}
-	c = r.start(options{dead: dead, hosts: h, wrap: func(s store.Store) store.Store { p.Store = s; return p }})
+	c = r.start(options{dead: dead, wrap: func(s store.Store) store.Store { p.Store = s; return p }})
 	return c
 }
 

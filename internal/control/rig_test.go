@@ -76,7 +76,6 @@ type options struct {
 	standby bool // contends for the lease; otherwise the store is its own
 	wrap    func(store.Store) store.Store
 	dead    chan struct{}
-	hosts   *pointHosts
 	warm    time.Duration // zero keeps nothing warm
 }
 
@@ -102,7 +101,7 @@ func (r *rig) start(o options) *running {
 		Goodbye: func(ctx context.Context, name string) error { return c.GatewayGoodbye(ctx, name) },
 	})
 	c.Control = control.New(control.Config{
-		Store: s, Hosts: &mortalHosts{r.hosts, c.dead, o.hosts}, Gateways: c.port,
+		Store: s, Hosts: &mortalHosts{r.hosts, c.dead}, Gateways: c.port,
 		Name: fmt.Sprintf("c%d", len(r.runs)), LockIsLease: !o.standby, Logger: testLog(r.t),
 		Warm: cmp.Or(o.warm, -1),
 	})
@@ -124,66 +123,19 @@ func (c *running) stop() {
 	c.store.Close()
 }
 
-// mortalHosts refuse everything once their controller is dead, and fail at one
-// of the commands.
+// mortalHosts refuse everything once their controller is dead.
 type mortalHosts struct {
 	*hosttest.Sim
-	dead   chan struct{}
-	points *pointHosts // nil numbers nothing
+	dead chan struct{}
 }
 
-// pointHosts numbers the commands of one controller, and fails at one of them.
-type pointHosts struct {
-	mu    sync.Mutex
-	on    bool
-	n     int
-	first failure
-	kill  func()
-}
-
-func (p *pointHosts) hit() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.on {
-		p.n++
-	}
-	return p.on && p.n == p.first.at
-}
-
-func (m *mortalHosts) refuse() error {
+func (m *mortalHosts) command(do func() error) error {
 	select {
 	case <-m.dead:
 		return errDead
 	default:
-		return nil
-	}
-}
-
-func (m *mortalHosts) command(do func() error) error {
-	if err := m.refuse(); err != nil {
-		return err
-	}
-	if m.points == nil || !m.points.hit() {
 		return do()
 	}
-	switch m.points.first.mode {
-	case crashBefore:
-		m.points.kill()
-		return errDead
-	case notLanded:
-		return errPoint
-	}
-	err := do()
-	switch m.points.first.mode {
-	case crashAfter:
-		m.points.kill()
-		return errDead
-	case landed:
-		return errPoint
-	case twice:
-		return do()
-	}
-	return err
 }
 
 func (m *mortalHosts) Assign(ctx context.Context, e view.Epoch, host string, a service.Assignment) error {

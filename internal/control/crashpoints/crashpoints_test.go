@@ -25,7 +25,7 @@ var (
 // sampled of the pairs are tried, one in so many; and one case in so many is
 // tried again over SQLite.
 const (
-	pairsSampled = 600
+	pairsSampled = 200
 	onSQLite     = 50
 )
 
