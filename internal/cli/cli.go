@@ -57,6 +57,11 @@ type commands struct {
 	Revisions revisionsCmd `cmd:"" group:"services" help:"List the revisions of a service."`
 	Scale     scaleCmd     `cmd:"" group:"services" help:"Change the number of instances."`
 	Restart   restartCmd   `cmd:"" group:"services" help:"Replace every instance, one by one."`
+	Traffic   trafficCmd   `cmd:"" group:"services" help:"Divide the traffic among revisions, or move tags."`
+	Rollback  rollbackCmd  `cmd:"" group:"services" help:"Send all traffic to what served before, with its configuration."`
+	Abort     abortCmd     `cmd:"" group:"services" help:"End what is in progress: it is undone and not tried again."`
+	Pause     pauseCmd     `cmd:"" group:"services" help:"Have what is in progress hold before its next step."`
+	Resume    resumeCmd    `cmd:"" group:"services" help:"End a pause."`
 	Delete    deleteCmd    `cmd:"" group:"services" help:"Withdraw, stop and forget a service."`
 	Logs      logsCmd      `cmd:"" group:"services" help:"Show what the instances wrote."`
 	Events    eventsCmd    `cmd:"" group:"services" help:"Show the history of a service."`

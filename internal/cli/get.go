@@ -87,6 +87,8 @@ func (p *printer) service(s *fairleadv1.Service) {
 		{"instances", fmt.Sprint(s.GetInstances())},
 		{"host names", strings.Join(s.GetHostNames(), " ")},
 		{"traffic", targets(s.GetTraffic())},
+		{"request group", t.GetGroup()},
+		{"handover", t.GetHandover()},
 		{"ready path", t.GetReadyPath()},
 		{"concurrency", zero(fmt.Sprint(t.GetConcurrency()), t.GetConcurrency() == 0)},
 		{"request timeout", limit(t.GetRequestTimeout())},
@@ -95,6 +97,9 @@ func (p *printer) service(s *fairleadv1.Service) {
 	}
 	if s.GetDeleted() {
 		rows = append(rows, [2]string{"deleted", "it is being torn down"})
+	}
+	if s.GetPaused() {
+		rows = append(rows, [2]string{"paused", "it goes on by: fairlead resume " + s.GetService()})
 	}
 	for _, r := range rows {
 		if r[1] != "" {

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,14 +23,15 @@ type waitFlags struct {
 type following struct {
 	service    string
 	generation int32
-	verb       string // deploy, scale, restart or delete
+	verb       string // the command's name
 	wait       waitFlags
 }
 
 // kind of change to wait for: a deploy waits for all that it asked for, and a
 // deletion for the end of everything.
 func (f following) kind() string {
-	if f.verb == "scale" || f.verb == "restart" {
+	switch f.verb {
+	case "scale", "restart", "pause", "resume", "abort":
 		return f.verb
 	}
 	return ""
@@ -196,11 +198,19 @@ func (c *call) done(cl *client, f following, end *fairleadv1.DeploymentEnd) erro
 	if !c.out.table() {
 		return nil
 	}
-	c.out.line("%s", end.GetServing())
-	if f.verb != "deploy" {
+	if f.verb == "pause" {
+		c.out.line("%s is paused: %s", f.service, cmp.Or(end.GetReason(), "nothing is in progress; it goes on by: fairlead resume "+f.service))
 		return nil
 	}
-	return c.reached(cl, f.service, end.GetUrl())
+	c.out.line("%s", end.GetServing())
+	var err error
+	if f.verb == "deploy" {
+		err = c.reached(cl, f.service, end.GetUrl())
+	}
+	if end.GetHint() != "" {
+		c.out.line("%s", end.GetHint())
+	}
+	return err
 }
 
 // reached prints where the service is reached, and a line that works where

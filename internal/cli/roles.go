@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/fault"
 )
 
 // Roles runs what is a long-running part and no client of the API. Each call
@@ -24,9 +26,22 @@ type Process struct {
 	LogFormat      string // text or json
 }
 
+// Plane is where the control plane keeps what it keeps. Empty fields are
+// folders of the data folder.
+type Plane struct {
+	Store     string // a PostgreSQL URL; empty is the embedded store
+	Authority string // folder
+	Bucket    string // folder
+	// Advertise is where others reach the API; empty is where it listens.
+	Advertise string
+	// NewAuthority leads under this authority though the store knows another.
+	NewAuthority bool
+}
+
 // UpOptions of `fairlead up`. A port of 0 picks one.
 type UpOptions struct {
 	Process
+	Plane
 	API, Ops, Gateway, Poll string
 	Zones                   []string // one host in each; none means one host
 	KeepInstances           bool
@@ -36,6 +51,7 @@ type UpOptions struct {
 // ControlOptions of `fairlead control`.
 type ControlOptions struct {
 	Process
+	Plane
 	API, Ops string
 }
 
@@ -79,7 +95,21 @@ func orDefault(s, otherwise string) string {
 	return s
 }
 
+type storeFlag struct {
+	Store string `name:"store" env:"FAIRLEAD_STORE" placeholder:"URL" help:"PostgreSQL database that keeps what is wanted and true, as postgres://USER@HOST/DATABASE. Default: the embedded store of the data folder."`
+}
+
+// started gives the error of a role its exit code: what it needs and cannot
+// reach is told like an API that cannot be reached.
+func started(err error) error {
+	if fault.CodeOf(err) == fault.Unavailable {
+		return &unreachableError{err}
+	}
+	return err
+}
+
 type upCmd struct {
+	storeFlag
 	Gateway       string        `name:"gateway" placeholder:"ADDR" default:"127.0.0.1:8080" help:"Where requests come. Default: ${default}."`
 	Poll          string        `name:"poll" placeholder:"ADDR" default:"127.0.0.1:7702" help:"Where hosts dial the gateway. Default: ${default}."`
 	Ops           string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7701" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
@@ -91,19 +121,27 @@ type upCmd struct {
 }
 
 func (cmd *upCmd) Run(c *call) error {
-	return c.env.Roles.Up(c.ctx, UpOptions{
-		Process: c.process(logFlags{cmd.LogLevel, cmd.LogFormat}), API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops, Gateway: cmd.Gateway, Poll: cmd.Poll,
+	return started(c.env.Roles.Up(c.ctx, UpOptions{
+		Process: c.process(logFlags{cmd.LogLevel, cmd.LogFormat}), Plane: Plane{Store: cmd.Store}, API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops, Gateway: cmd.Gateway, Poll: cmd.Poll,
 		Zones: cmd.Zones, KeepInstances: cmd.KeepInstances, Drain: cmd.Drain,
-	})
+	}))
 }
 
 type controlCmd struct {
-	Ops string `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7701" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
+	storeFlag
+	Authority    string `name:"authority" placeholder:"DIR" help:"Folder of the key that signs identities; all controls of one store have the same, shared or copied. Default: authority in the data folder."`
+	Bucket       string `name:"bucket" placeholder:"DIR" help:"Folder of the artifacts; all controls of one store share it. Default: bucket in the data folder."`
+	Advertise    string `name:"advertise" placeholder:"ADDR" help:"Where other controls and gateways reach the API. Default: where it listens."`
+	NewAuthority bool   `name:"new-authority" help:"Lead under this authority though the store was led under another: roles join again by new tokens."`
+	Ops          string `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7701" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
 	logFlags
 }
 
 func (cmd *controlCmd) Run(c *call) error {
-	return c.env.Roles.Control(c.ctx, ControlOptions{Process: c.process(cmd.logFlags), API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops})
+	return started(c.env.Roles.Control(c.ctx, ControlOptions{
+		Process: c.process(cmd.logFlags), API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops,
+		Plane: Plane{Store: cmd.Store, Authority: cmd.Authority, Bucket: cmd.Bucket, Advertise: cmd.Advertise, NewAuthority: cmd.NewAuthority},
+	}))
 }
 
 type joinFlags struct {

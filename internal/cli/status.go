@@ -39,7 +39,16 @@ func (p *printer) status(s *fairleadv1.GetStatusResponse) {
 	if s.GetDeleting() {
 		p.line("deleting       it is being torn down")
 	}
+	if s.GetPaused() {
+		p.line("%s         it goes on by: fairlead resume %s", p.paint(red, "paused"), s.GetService())
+	}
 	p.line("traffic        %s", orDash(trafficText(s.GetTraffic())))
+	if s.GetPinned() != "" {
+		p.line("pinned         %s; a new revision gets 0%% until: fairlead traffic %s LATEST=100", s.GetPinned(), s.GetService())
+	}
+	if s.GetWarm() != "" {
+		p.line("warm           %s, until %s: going back to it is one write", s.GetWarm(), clock(s.GetWarmUntil()))
+	}
 	p.routes(s.GetRoutes())
 	p.deployment(s.GetDeployment())
 	if s.GetNeedsOperator() != "" {
@@ -92,6 +101,9 @@ func (p *printer) deployment(d *fairleadv1.DeploymentStatus) {
 		text += " at " + d.GetStep()
 	}
 	p.line("last change    %s", text)
+	if d.GetHeld() != "" {
+		p.line("held           %s", d.GetHeld())
+	}
 	if d.GetError() != "" {
 		p.line("error          %s", d.GetError())
 	}

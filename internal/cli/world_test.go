@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -237,8 +238,18 @@ func (p *plane) obey(d service.Desired) error {
 	return p.deployed(d)
 }
 
-// deployed records that a generation was deployed, step by step.
+// deployed records that a generation was applied: by a deploy, step by step, or,
+// where a revision is what it asks for, by moving traffic.
 func (p *plane) deployed(d service.Desired) error {
+	var before service.Catalog
+	if err := p.read(service.KindCatalog, d.Service, &before); err != nil {
+		return err
+	}
+	if there, err := p.revisionOf(d); err != nil {
+		return err
+	} else if there != "" {
+		return p.put(service.KindCatalog, d.Service, recorded(d, before, there))
+	}
 	name := fmt.Sprintf("%s-%05d", d.Service, d.Generation)
 	r := saga.Record{ID: name, Kind: "deploy", Owner: d.Service, Subject: name, Generation: d.Generation, Attempt: 1, State: saga.Running, Started: time.Now()}
 	for _, s := range []string{"queue", "install", "instances", "ready", "routes", "finalize"} {
@@ -249,10 +260,61 @@ func (p *plane) deployed(d service.Desired) error {
 	}
 	r.State = saga.Done
 	return errors.Join(
-		p.put(service.KindRevision, name, service.Revision{Name: name, Service: d.Service, State: service.RevisionServing, Template: d.Template, CreatedAt: time.Now()}),
-		p.put(service.KindCatalog, d.Service, service.Catalog{Service: d.Service, ObservedGeneration: d.Generation, Latest: name, Traffic: []service.CatalogPart{{Revision: name, Percent: 100}}}),
+		p.put(service.KindRevision, name, service.Revision{
+			Name: name, Service: d.Service, Number: d.Generation, State: service.RevisionServing, Template: d.Template, Force: d.Force,
+			Slots: []service.Slot{{ID: name + ".0", Host: "h1"}}, CreatedAt: time.Now(),
+		}),
+		p.put(service.KindCatalog, d.Service, recorded(d, before, name)),
 		p.put(service.KindSaga, r.ID, r),
 	)
+}
+
+// recorded is the catalog once the generation is applied with latest the latest.
+func recorded(d service.Desired, c service.Catalog, latest string) service.Catalog {
+	lead := service.Lead(c.Traffic)
+	c.Service, c.ObservedGeneration, c.Latest, c.Traffic = d.Service, d.Generation, latest, nil
+	for _, t := range d.Traffic {
+		name := cmp.Or(t.Revision, latest)
+		c.Traffic = append(c.Traffic, service.CatalogPart{Revision: name, Percent: t.Percent, Tag: t.Tag, Group: name})
+	}
+	if len(d.Traffic) == 0 {
+		c.Traffic = []service.CatalogPart{{Revision: latest, Percent: 100, Group: latest}}
+	}
+	if lead != "" && lead != service.Lead(c.Traffic) {
+		c.Earlier = append([]service.EarlierTraffic{{Revision: lead, Ended: time.Now()}}, c.Earlier...)
+		c.Warm, c.WarmUntil = lead, time.Now().Add(time.Minute)
+	}
+	return c
+}
+
+// revisionOf is the revision that the document asks for; empty when there is none.
+func (p *plane) revisionOf(d service.Desired) (string, error) {
+	docs, _, err := p.store.List(context.Background(), service.KindRevision)
+	if err != nil {
+		return "", err
+	}
+	for _, doc := range docs {
+		var r service.Revision
+		if err := json.Unmarshal(doc.Body, &r); err != nil {
+			return "", err
+		}
+		if r.Service == d.Service && r.Force == d.Force && r.Template.Digest("") == d.Template.Digest("") {
+			return r.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// read leaves into as it is where there is no such document.
+func (p *plane) read(kind, name string, into any) error {
+	doc, err := p.store.Get(context.Background(), store.Key{Kind: kind, Name: name})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(doc.Body, into)
 }
 
 func (p *plane) put(kind, name string, value any) error {
@@ -282,6 +344,19 @@ func (p *plane) do(args []string) error {
 			ID: args[1], Kind: "deploy", Owner: args[1], Subject: args[1] + "-00002", Generation: 2, Attempt: 1, State: saga.Waiting,
 			Steps:      []saga.Step{{Name: "queue", State: "done"}, {Name: "ready", State: "failed"}},
 			FailedStep: "ready", Error: "exit status 3", LastLines: []string{"no database"}, RetryAt: time.Now().Add(time.Minute), Started: time.Now(),
+		})
+	case "progress": // a deployment of a service is at a step; held when a reason is given
+		r := saga.Record{
+			ID: args[1] + ".deploy", Kind: "deploy", Owner: args[1], Subject: args[1] + "-00009", Generation: 2, Attempt: 1, State: saga.Running,
+			Steps: []saga.Step{{Name: "queue", State: "done"}, {Name: args[2], State: "running"}}, Started: time.Now(),
+		}
+		if len(args) > 3 {
+			r.Held = args[3]
+		}
+		return p.put(service.KindSaga, r.ID, r)
+	case "undone": // what was in progress of a service
+		return p.put(service.KindSaga, args[1]+".deploy", saga.Record{
+			ID: args[1] + ".deploy", Kind: "deploy", Owner: args[1], Generation: 2, Attempt: 1, State: saga.Failed, Error: "aborted", Started: time.Now(),
 		})
 	case "runs":
 		p.mu.Lock()

@@ -38,7 +38,11 @@ type DeployRequest struct {
 	Tag       string `protobuf:"bytes,7,opt,name=tag,proto3" json:"tag,omitempty"`
 	Force     bool   `protobuf:"varint,8,opt,name=force,proto3" json:"force,omitempty"`
 	// By says who asks, for the record.
-	By            string `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`
+	By string `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`
+	// SetTraffic makes traffic what is asked for, whole: what stood, tags
+	// included, is replaced. Without it traffic stays as it is asked for today.
+	SetTraffic    bool             `protobuf:"varint,10,opt,name=set_traffic,json=setTraffic,proto3" json:"set_traffic,omitempty"`
+	Traffic       []*TrafficTarget `protobuf:"bytes,11,rep,name=traffic,proto3" json:"traffic,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -136,6 +140,20 @@ func (x *DeployRequest) GetBy() string {
 	return ""
 }
 
+func (x *DeployRequest) GetSetTraffic() bool {
+	if x != nil {
+		return x.SetTraffic
+	}
+	return false
+}
+
+func (x *DeployRequest) GetTraffic() []*TrafficTarget {
+	if x != nil {
+		return x.Traffic
+	}
+	return nil
+}
+
 type DeployResponse struct {
 	state      protoimpl.MessageState `protogen:"open.v1"`
 	Generation int32                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
@@ -211,7 +229,9 @@ type WatchDeploymentRequest struct {
 	Generation int32                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	// Kind of change that the caller waits for: deploy, scale or restart. What
 	// else the generation asks for, such as another attempt of a deploy that
-	// failed before it, is then not waited for. Empty waits for all of it.
+	// failed before it, is then not waited for. Empty waits for all of it. With
+	// pause, resume and abort, what an earlier generation began is followed:
+	// until it is held, until it ends, or until it is undone.
 	Kind          string `protobuf:"bytes,3,opt,name=kind,proto3" json:"kind,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -791,17 +811,19 @@ func (x *ServiceSummary) GetLive() int32 {
 
 // Service is the desired document.
 type Service struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
-	Generation    int32                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
-	Deleted       bool                   `protobuf:"varint,3,opt,name=deleted,proto3" json:"deleted,omitempty"`
-	Template      *Template              `protobuf:"bytes,4,opt,name=template,proto3" json:"template,omitempty"`
-	Instances     int32                  `protobuf:"varint,5,opt,name=instances,proto3" json:"instances,omitempty"`
-	HostNames     []string               `protobuf:"bytes,6,rep,name=host_names,json=hostNames,proto3" json:"host_names,omitempty"`
-	Traffic       []*TrafficTarget       `protobuf:"bytes,7,rep,name=traffic,proto3" json:"traffic,omitempty"`
-	Round         int32                  `protobuf:"varint,8,opt,name=round,proto3" json:"round,omitempty"`
-	By            string                 `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`
-	At            *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=at,proto3" json:"at,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Service    string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Generation int32                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
+	Deleted    bool                   `protobuf:"varint,3,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	Template   *Template              `protobuf:"bytes,4,opt,name=template,proto3" json:"template,omitempty"`
+	Instances  int32                  `protobuf:"varint,5,opt,name=instances,proto3" json:"instances,omitempty"`
+	HostNames  []string               `protobuf:"bytes,6,rep,name=host_names,json=hostNames,proto3" json:"host_names,omitempty"`
+	Traffic    []*TrafficTarget       `protobuf:"bytes,7,rep,name=traffic,proto3" json:"traffic,omitempty"`
+	Round      int32                  `protobuf:"varint,8,opt,name=round,proto3" json:"round,omitempty"`
+	By         string                 `protobuf:"bytes,9,opt,name=by,proto3" json:"by,omitempty"`
+	At         *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=at,proto3" json:"at,omitempty"`
+	// Paused holds a deployment before its next step.
+	Paused        bool `protobuf:"varint,11,opt,name=paused,proto3" json:"paused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -906,9 +928,16 @@ func (x *Service) GetAt() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Service) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
 type TrafficTarget struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Revision; empty means the latest.
+	// Revision; empty means the latest, as LATEST does.
 	Revision      string `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
 	Percent       int32  `protobuf:"varint,2,opt,name=percent,proto3" json:"percent,omitempty"`
 	Tag           string `protobuf:"bytes,3,opt,name=tag,proto3" json:"tag,omitempty"`
@@ -1027,7 +1056,17 @@ type GetStatusResponse struct {
 	NeedsOperator string            `protobuf:"bytes,11,opt,name=needs_operator,json=needsOperator,proto3" json:"needs_operator,omitempty"`
 	HostNames     []string          `protobuf:"bytes,12,rep,name=host_names,json=hostNames,proto3" json:"host_names,omitempty"`
 	// Alarms in force for this service or the installation.
-	Alarms        []string `protobuf:"bytes,13,rep,name=alarms,proto3" json:"alarms,omitempty"`
+	Alarms []string `protobuf:"bytes,13,rep,name=alarms,proto3" json:"alarms,omitempty"`
+	// Paused says that a person holds what is in progress.
+	Paused bool `protobuf:"varint,14,opt,name=paused,proto3" json:"paused,omitempty"`
+	// Wanted traffic; empty means all to the latest revision.
+	WantedTraffic []*TrafficTarget `protobuf:"bytes,15,rep,name=wanted_traffic,json=wantedTraffic,proto3" json:"wanted_traffic,omitempty"`
+	// Pinned says in words where traffic stays when the latest revision gets none
+	// of it; empty when it gets some.
+	Pinned string `protobuf:"bytes,16,opt,name=pinned,proto3" json:"pinned,omitempty"`
+	// Warm is the revision that is kept running so that going back is one write.
+	Warm          string                 `protobuf:"bytes,17,opt,name=warm,proto3" json:"warm,omitempty"`
+	WarmUntil     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=warm_until,json=warmUntil,proto3" json:"warm_until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1149,6 +1188,41 @@ func (x *GetStatusResponse) GetHostNames() []string {
 func (x *GetStatusResponse) GetAlarms() []string {
 	if x != nil {
 		return x.Alarms
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetPaused() bool {
+	if x != nil {
+		return x.Paused
+	}
+	return false
+}
+
+func (x *GetStatusResponse) GetWantedTraffic() []*TrafficTarget {
+	if x != nil {
+		return x.WantedTraffic
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetPinned() string {
+	if x != nil {
+		return x.Pinned
+	}
+	return ""
+}
+
+func (x *GetStatusResponse) GetWarm() string {
+	if x != nil {
+		return x.Warm
+	}
+	return ""
+}
+
+func (x *GetStatusResponse) GetWarmUntil() *timestamppb.Timestamp {
+	if x != nil {
+		return x.WarmUntil
 	}
 	return nil
 }
@@ -1580,8 +1654,10 @@ type DeploymentStatus struct {
 	Error      string                 `protobuf:"bytes,5,opt,name=error,proto3" json:"error,omitempty"`
 	RetryAt    *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=retry_at,json=retryAt,proto3" json:"retry_at,omitempty"`
 	Generation int32                  `protobuf:"varint,7,opt,name=generation,proto3" json:"generation,omitempty"`
-	// Kind is deploy, scale, restart, delete or collect.
-	Kind          string `protobuf:"bytes,8,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Kind is deploy, traffic, scale, restart, delete or collect.
+	Kind string `protobuf:"bytes,8,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Held says why it does not go on; empty when nobody holds it.
+	Held          string `protobuf:"bytes,9,opt,name=held,proto3" json:"held,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1668,6 +1744,13 @@ func (x *DeploymentStatus) GetGeneration() int32 {
 func (x *DeploymentStatus) GetKind() string {
 	if x != nil {
 		return x.Kind
+	}
+	return ""
+}
+
+func (x *DeploymentStatus) GetHeld() string {
+	if x != nil {
+		return x.Held
 	}
 	return ""
 }
@@ -2056,6 +2139,861 @@ func (x *DeleteServiceResponse) GetGeneration() int32 {
 	return 0
 }
 
+type SetTrafficRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// ExpectedGeneration that the caller read; zero means whichever stands.
+	ExpectedGeneration int32 `protobuf:"varint,2,opt,name=expected_generation,json=expectedGeneration,proto3" json:"expected_generation,omitempty"`
+	// Traffic: percents add up to 100; none keeps the shares that stand. A
+	// revision is named as it is, or LATEST.
+	Traffic []*TrafficTarget `protobuf:"bytes,3,rep,name=traffic,proto3" json:"traffic,omitempty"`
+	// Tags :: tag → revision; an empty revision removes the tag, and tags that
+	// are not named stay.
+	Tags          map[string]string `protobuf:"bytes,4,rep,name=tags,proto3" json:"tags,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	By            string            `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTrafficRequest) Reset() {
+	*x = SetTrafficRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTrafficRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTrafficRequest) ProtoMessage() {}
+
+func (x *SetTrafficRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTrafficRequest.ProtoReflect.Descriptor instead.
+func (*SetTrafficRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *SetTrafficRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *SetTrafficRequest) GetExpectedGeneration() int32 {
+	if x != nil {
+		return x.ExpectedGeneration
+	}
+	return 0
+}
+
+func (x *SetTrafficRequest) GetTraffic() []*TrafficTarget {
+	if x != nil {
+		return x.Traffic
+	}
+	return nil
+}
+
+func (x *SetTrafficRequest) GetTags() map[string]string {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
+func (x *SetTrafficRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type SetTrafficResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    int32                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetTrafficResponse) Reset() {
+	*x = SetTrafficResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetTrafficResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetTrafficResponse) ProtoMessage() {}
+
+func (x *SetTrafficResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetTrafficResponse.ProtoReflect.Descriptor instead.
+func (*SetTrafficResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *SetTrafficResponse) GetGeneration() int32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+type RollbackServiceRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// ExpectedGeneration that the caller read; zero means whichever stands.
+	ExpectedGeneration int32 `protobuf:"varint,2,opt,name=expected_generation,json=expectedGeneration,proto3" json:"expected_generation,omitempty"`
+	// To is the revision to go back to; empty means what served before.
+	To string `protobuf:"bytes,3,opt,name=to,proto3" json:"to,omitempty"`
+	// DryRun chooses, and writes nothing.
+	DryRun bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// ExpectedRevision that a dry run chose: another choice is refused. Empty
+	// takes any.
+	ExpectedRevision string `protobuf:"bytes,5,opt,name=expected_revision,json=expectedRevision,proto3" json:"expected_revision,omitempty"`
+	By               string `protobuf:"bytes,6,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
+}
+
+func (x *RollbackServiceRequest) Reset() {
+	*x = RollbackServiceRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollbackServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollbackServiceRequest) ProtoMessage() {}
+
+func (x *RollbackServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollbackServiceRequest.ProtoReflect.Descriptor instead.
+func (*RollbackServiceRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *RollbackServiceRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *RollbackServiceRequest) GetExpectedGeneration() int32 {
+	if x != nil {
+		return x.ExpectedGeneration
+	}
+	return 0
+}
+
+func (x *RollbackServiceRequest) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *RollbackServiceRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
+func (x *RollbackServiceRequest) GetExpectedRevision() string {
+	if x != nil {
+		return x.ExpectedRevision
+	}
+	return ""
+}
+
+func (x *RollbackServiceRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type RollbackServiceResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Generation that was written; of a dry run, the one that was read.
+	Generation int32  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	Revision   string `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Reason says in words why it is that revision.
+	Reason string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Warm says that the revision runs, so that going back is one write.
+	Warm          bool `protobuf:"varint,4,opt,name=warm,proto3" json:"warm,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RollbackServiceResponse) Reset() {
+	*x = RollbackServiceResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RollbackServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RollbackServiceResponse) ProtoMessage() {}
+
+func (x *RollbackServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RollbackServiceResponse.ProtoReflect.Descriptor instead.
+func (*RollbackServiceResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *RollbackServiceResponse) GetGeneration() int32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+func (x *RollbackServiceResponse) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *RollbackServiceResponse) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+func (x *RollbackServiceResponse) GetWarm() bool {
+	if x != nil {
+		return x.Warm
+	}
+	return false
+}
+
+type AbortServiceRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// ExpectedGeneration that the caller read; zero means whichever stands.
+	ExpectedGeneration int32  `protobuf:"varint,2,opt,name=expected_generation,json=expectedGeneration,proto3" json:"expected_generation,omitempty"`
+	By                 string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *AbortServiceRequest) Reset() {
+	*x = AbortServiceRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbortServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbortServiceRequest) ProtoMessage() {}
+
+func (x *AbortServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbortServiceRequest.ProtoReflect.Descriptor instead.
+func (*AbortServiceRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *AbortServiceRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *AbortServiceRequest) GetExpectedGeneration() int32 {
+	if x != nil {
+		return x.ExpectedGeneration
+	}
+	return 0
+}
+
+func (x *AbortServiceRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type AbortServiceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    int32                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AbortServiceResponse) Reset() {
+	*x = AbortServiceResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AbortServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AbortServiceResponse) ProtoMessage() {}
+
+func (x *AbortServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AbortServiceResponse.ProtoReflect.Descriptor instead.
+func (*AbortServiceResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{34}
+}
+
+func (x *AbortServiceResponse) GetGeneration() int32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+type PauseServiceRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// ExpectedGeneration that the caller read; zero means whichever stands.
+	ExpectedGeneration int32  `protobuf:"varint,2,opt,name=expected_generation,json=expectedGeneration,proto3" json:"expected_generation,omitempty"`
+	By                 string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *PauseServiceRequest) Reset() {
+	*x = PauseServiceRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseServiceRequest) ProtoMessage() {}
+
+func (x *PauseServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseServiceRequest.ProtoReflect.Descriptor instead.
+func (*PauseServiceRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{35}
+}
+
+func (x *PauseServiceRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *PauseServiceRequest) GetExpectedGeneration() int32 {
+	if x != nil {
+		return x.ExpectedGeneration
+	}
+	return 0
+}
+
+func (x *PauseServiceRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type PauseServiceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    int32                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PauseServiceResponse) Reset() {
+	*x = PauseServiceResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PauseServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PauseServiceResponse) ProtoMessage() {}
+
+func (x *PauseServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PauseServiceResponse.ProtoReflect.Descriptor instead.
+func (*PauseServiceResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{36}
+}
+
+func (x *PauseServiceResponse) GetGeneration() int32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+type ResumeServiceRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// ExpectedGeneration that the caller read; zero means whichever stands.
+	ExpectedGeneration int32  `protobuf:"varint,2,opt,name=expected_generation,json=expectedGeneration,proto3" json:"expected_generation,omitempty"`
+	By                 string `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *ResumeServiceRequest) Reset() {
+	*x = ResumeServiceRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeServiceRequest) ProtoMessage() {}
+
+func (x *ResumeServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeServiceRequest.ProtoReflect.Descriptor instead.
+func (*ResumeServiceRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{37}
+}
+
+func (x *ResumeServiceRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ResumeServiceRequest) GetExpectedGeneration() int32 {
+	if x != nil {
+		return x.ExpectedGeneration
+	}
+	return 0
+}
+
+func (x *ResumeServiceRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type ResumeServiceResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Generation    int32                  `protobuf:"varint,1,opt,name=generation,proto3" json:"generation,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ResumeServiceResponse) Reset() {
+	*x = ResumeServiceResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ResumeServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ResumeServiceResponse) ProtoMessage() {}
+
+func (x *ResumeServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ResumeServiceResponse.ProtoReflect.Descriptor instead.
+func (*ResumeServiceResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{38}
+}
+
+func (x *ResumeServiceResponse) GetGeneration() int32 {
+	if x != nil {
+		return x.Generation
+	}
+	return 0
+}
+
+type DeleteRevisionRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Revision      string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	By            string                 `protobuf:"bytes,3,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRevisionRequest) Reset() {
+	*x = DeleteRevisionRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRevisionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRevisionRequest) ProtoMessage() {}
+
+func (x *DeleteRevisionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRevisionRequest.ProtoReflect.Descriptor instead.
+func (*DeleteRevisionRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{39}
+}
+
+func (x *DeleteRevisionRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *DeleteRevisionRequest) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *DeleteRevisionRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type DeleteRevisionResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DeleteRevisionResponse) Reset() {
+	*x = DeleteRevisionResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DeleteRevisionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DeleteRevisionResponse) ProtoMessage() {}
+
+func (x *DeleteRevisionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DeleteRevisionResponse.ProtoReflect.Descriptor instead.
+func (*DeleteRevisionResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{40}
+}
+
+type ExplainServiceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainServiceRequest) Reset() {
+	*x = ExplainServiceRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainServiceRequest) ProtoMessage() {}
+
+func (x *ExplainServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainServiceRequest.ProtoReflect.Descriptor instead.
+func (*ExplainServiceRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{41}
+}
+
+func (x *ExplainServiceRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+type ExplainServiceResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Summary in one sentence.
+	Summary       string            `protobuf:"bytes,2,opt,name=summary,proto3" json:"summary,omitempty"`
+	Sections      []*ExplainSection `protobuf:"bytes,3,rep,name=sections,proto3" json:"sections,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainServiceResponse) Reset() {
+	*x = ExplainServiceResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainServiceResponse) ProtoMessage() {}
+
+func (x *ExplainServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainServiceResponse.ProtoReflect.Descriptor instead.
+func (*ExplainServiceResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{42}
+}
+
+func (x *ExplainServiceResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ExplainServiceResponse) GetSummary() string {
+	if x != nil {
+		return x.Summary
+	}
+	return ""
+}
+
+func (x *ExplainServiceResponse) GetSections() []*ExplainSection {
+	if x != nil {
+		return x.Sections
+	}
+	return nil
+}
+
+type ExplainSection struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Title, e.g. desired, saga, catalog, routes, gateways, processes,
+	// differences, revisions, to do.
+	Title         string   `protobuf:"bytes,1,opt,name=title,proto3" json:"title,omitempty"`
+	Lines         []string `protobuf:"bytes,2,rep,name=lines,proto3" json:"lines,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainSection) Reset() {
+	*x = ExplainSection{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainSection) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainSection) ProtoMessage() {}
+
+func (x *ExplainSection) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainSection.ProtoReflect.Descriptor instead.
+func (*ExplainSection) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{43}
+}
+
+func (x *ExplainSection) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *ExplainSection) GetLines() []string {
+	if x != nil {
+		return x.Lines
+	}
+	return nil
+}
+
 type ListEventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
@@ -2066,7 +3004,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2078,7 +3016,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2091,7 +3029,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ListEventsRequest) GetService() string {
@@ -2117,7 +3055,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2129,7 +3067,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2142,7 +3080,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -2166,7 +3104,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2178,7 +3116,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2191,7 +3129,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -2249,7 +3187,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2261,7 +3199,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2274,7 +3212,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *StreamLogsRequest) GetService() string {
@@ -2314,7 +3252,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +3264,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +3277,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{33}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *StreamLogsResponse) GetEntries() []*LogEntry {
@@ -2360,7 +3298,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2372,7 +3310,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2385,7 +3323,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{34}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *LogEntry) GetInstance() string {
@@ -2422,7 +3360,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2434,7 +3372,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2447,7 +3385,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{35}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *UploadArtifactRequest) GetPart() isUploadArtifactRequest_Part {
@@ -2503,7 +3441,7 @@ type ArtifactHeader struct {
 
 func (x *ArtifactHeader) Reset() {
 	*x = ArtifactHeader{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2515,7 +3453,7 @@ func (x *ArtifactHeader) String() string {
 func (*ArtifactHeader) ProtoMessage() {}
 
 func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2528,7 +3466,7 @@ func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactHeader.ProtoReflect.Descriptor instead.
 func (*ArtifactHeader) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{36}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ArtifactHeader) GetDigest() string {
@@ -2561,7 +3499,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2573,7 +3511,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2586,7 +3524,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{37}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *UploadArtifactResponse) GetDigest() string {
@@ -2605,7 +3543,7 @@ type HasArtifactRequest struct {
 
 func (x *HasArtifactRequest) Reset() {
 	*x = HasArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2617,7 +3555,7 @@ func (x *HasArtifactRequest) String() string {
 func (*HasArtifactRequest) ProtoMessage() {}
 
 func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2630,7 +3568,7 @@ func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactRequest.ProtoReflect.Descriptor instead.
 func (*HasArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{38}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *HasArtifactRequest) GetDigest() string {
@@ -2649,7 +3587,7 @@ type HasArtifactResponse struct {
 
 func (x *HasArtifactResponse) Reset() {
 	*x = HasArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +3599,7 @@ func (x *HasArtifactResponse) String() string {
 func (*HasArtifactResponse) ProtoMessage() {}
 
 func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +3612,7 @@ func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactResponse.ProtoReflect.Descriptor instead.
 func (*HasArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{39}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *HasArtifactResponse) GetPresent() bool {
@@ -2697,7 +3635,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2709,7 +3647,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2722,7 +3660,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{40}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -2756,7 +3694,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2768,7 +3706,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2781,7 +3719,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{41}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -2806,7 +3744,7 @@ type ListGatewaysRequest struct {
 
 func (x *ListGatewaysRequest) Reset() {
 	*x = ListGatewaysRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2818,7 +3756,7 @@ func (x *ListGatewaysRequest) String() string {
 func (*ListGatewaysRequest) ProtoMessage() {}
 
 func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2831,7 +3769,7 @@ func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysRequest.ProtoReflect.Descriptor instead.
 func (*ListGatewaysRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{42}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
 }
 
 type ListGatewaysResponse struct {
@@ -2843,7 +3781,7 @@ type ListGatewaysResponse struct {
 
 func (x *ListGatewaysResponse) Reset() {
 	*x = ListGatewaysResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2855,7 +3793,7 @@ func (x *ListGatewaysResponse) String() string {
 func (*ListGatewaysResponse) ProtoMessage() {}
 
 func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2868,7 +3806,7 @@ func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysResponse.ProtoReflect.Descriptor instead.
 func (*ListGatewaysResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{43}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListGatewaysResponse) GetGateways() []*GatewayStatus {
@@ -2895,7 +3833,7 @@ type GatewayStatus struct {
 
 func (x *GatewayStatus) Reset() {
 	*x = GatewayStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2907,7 +3845,7 @@ func (x *GatewayStatus) String() string {
 func (*GatewayStatus) ProtoMessage() {}
 
 func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2920,7 +3858,7 @@ func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayStatus.ProtoReflect.Descriptor instead.
 func (*GatewayStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{44}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *GatewayStatus) GetName() string {
@@ -2995,7 +3933,7 @@ type RetireGatewayRequest struct {
 
 func (x *RetireGatewayRequest) Reset() {
 	*x = RetireGatewayRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3007,7 +3945,7 @@ func (x *RetireGatewayRequest) String() string {
 func (*RetireGatewayRequest) ProtoMessage() {}
 
 func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3020,7 +3958,7 @@ func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayRequest.ProtoReflect.Descriptor instead.
 func (*RetireGatewayRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{45}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *RetireGatewayRequest) GetName() string {
@@ -3038,7 +3976,7 @@ type RetireGatewayResponse struct {
 
 func (x *RetireGatewayResponse) Reset() {
 	*x = RetireGatewayResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3050,7 +3988,7 @@ func (x *RetireGatewayResponse) String() string {
 func (*RetireGatewayResponse) ProtoMessage() {}
 
 func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3063,7 +4001,7 @@ func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayResponse.ProtoReflect.Descriptor instead.
 func (*RetireGatewayResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{46}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
 }
 
 type ListHostsRequest struct {
@@ -3074,7 +4012,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3086,7 +4024,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3099,7 +4037,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{47}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
 }
 
 type ListHostsResponse struct {
@@ -3111,7 +4049,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3123,7 +4061,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3136,7 +4074,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{48}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListHostsResponse) GetHosts() []*HostStatus {
@@ -3159,7 +4097,7 @@ type HostStatus struct {
 
 func (x *HostStatus) Reset() {
 	*x = HostStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3171,7 +4109,7 @@ func (x *HostStatus) String() string {
 func (*HostStatus) ProtoMessage() {}
 
 func (x *HostStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3184,7 +4122,7 @@ func (x *HostStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostStatus.ProtoReflect.Descriptor instead.
 func (*HostStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{49}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *HostStatus) GetName() string {
@@ -3230,7 +4168,7 @@ type GetInfoRequest struct {
 
 func (x *GetInfoRequest) Reset() {
 	*x = GetInfoRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3242,7 +4180,7 @@ func (x *GetInfoRequest) String() string {
 func (*GetInfoRequest) ProtoMessage() {}
 
 func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3255,7 +4193,7 @@ func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetInfoRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{50}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
 }
 
 type GetInfoResponse struct {
@@ -3274,7 +4212,7 @@ type GetInfoResponse struct {
 
 func (x *GetInfoResponse) Reset() {
 	*x = GetInfoResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3286,7 +4224,7 @@ func (x *GetInfoResponse) String() string {
 func (*GetInfoResponse) ProtoMessage() {}
 
 func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3299,7 +4237,7 @@ func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetInfoResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{51}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *GetInfoResponse) GetVersion() string {
@@ -3362,7 +4300,7 @@ var File_fairlead_v1_operator_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\n" +
-	"\x1afairlead/v1/operator.proto\x12\vfairlead.v1\x1a\x18fairlead/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa1\x02\n" +
+	"\x1afairlead/v1/operator.proto\x12\vfairlead.v1\x1a\x18fairlead/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf8\x02\n" +
 	"\rDeployRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12/\n" +
 	"\x13expected_generation\x18\x02 \x01(\x05R\x12expectedGeneration\x121\n" +
@@ -3374,7 +4312,11 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"no_traffic\x18\x06 \x01(\bR\tnoTraffic\x12\x10\n" +
 	"\x03tag\x18\a \x01(\tR\x03tag\x12\x14\n" +
 	"\x05force\x18\b \x01(\bR\x05force\x12\x0e\n" +
-	"\x02by\x18\t \x01(\tR\x02by\"z\n" +
+	"\x02by\x18\t \x01(\tR\x02by\x12\x1f\n" +
+	"\vset_traffic\x18\n" +
+	" \x01(\bR\n" +
+	"setTraffic\x124\n" +
+	"\atraffic\x18\v \x03(\v2\x1a.fairlead.v1.TrafficTargetR\atraffic\"z\n" +
 	"\x0eDeployResponse\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x05R\n" +
@@ -3426,7 +4368,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\tR\brevision\x12\x1c\n" +
 	"\tinstances\x18\a \x01(\x05R\tinstances\x12\x12\n" +
-	"\x04live\x18\b \x01(\x05R\x04live\"\xd5\x02\n" +
+	"\x04live\x18\b \x01(\x05R\x04live\"\xed\x02\n" +
 	"\aService\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1e\n" +
 	"\n" +
@@ -3441,13 +4383,14 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x05round\x18\b \x01(\x05R\x05round\x12\x0e\n" +
 	"\x02by\x18\t \x01(\tR\x02by\x12*\n" +
 	"\x02at\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\x02at\"W\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x16\n" +
+	"\x06paused\x18\v \x01(\bR\x06paused\"W\n" +
 	"\rTrafficTarget\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12\x10\n" +
 	"\x03tag\x18\x03 \x01(\tR\x03tag\",\n" +
 	"\x10GetStatusRequest\x12\x18\n" +
-	"\aservice\x18\x01 \x01(\tR\aservice\"\xa8\x04\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\xea\x05\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1e\n" +
 	"\n" +
@@ -3467,7 +4410,13 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x0eneeds_operator\x18\v \x01(\tR\rneedsOperator\x12\x1d\n" +
 	"\n" +
 	"host_names\x18\f \x03(\tR\thostNames\x12\x16\n" +
-	"\x06alarms\x18\r \x03(\tR\x06alarms\"W\n" +
+	"\x06alarms\x18\r \x03(\tR\x06alarms\x12\x16\n" +
+	"\x06paused\x18\x0e \x01(\bR\x06paused\x12A\n" +
+	"\x0ewanted_traffic\x18\x0f \x03(\v2\x1a.fairlead.v1.TrafficTargetR\rwantedTraffic\x12\x16\n" +
+	"\x06pinned\x18\x10 \x01(\tR\x06pinned\x12\x12\n" +
+	"\x04warm\x18\x11 \x01(\tR\x04warm\x129\n" +
+	"\n" +
+	"warm_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\twarmUntil\"W\n" +
 	"\rTrafficStatus\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12\x10\n" +
@@ -3504,7 +4453,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	" \x01(\tR\aaddress\x12\x16\n" +
 	"\x06detail\x18\v \x01(\tR\x06detail\x12\x1f\n" +
 	"\vexit_status\x18\f \x01(\tR\n" +
-	"exitStatus\"\xf3\x01\n" +
+	"exitStatus\"\x87\x02\n" +
 	"\x10DeploymentStatus\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -3515,7 +4464,8 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\n" +
 	"generation\x18\a \x01(\x05R\n" +
 	"generation\x12\x12\n" +
-	"\x04kind\x18\b \x01(\tR\x04kind\"0\n" +
+	"\x04kind\x18\b \x01(\tR\x04kind\x12\x12\n" +
+	"\x04held\x18\t \x01(\tR\x04held\"0\n" +
 	"\x14ListRevisionsRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\"R\n" +
 	"\x15ListRevisionsResponse\x129\n" +
@@ -3541,7 +4491,72 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x15DeleteServiceResponse\x12\x1e\n" +
 	"\n" +
 	"generation\x18\x01 \x01(\x05R\n" +
-	"generation\"C\n" +
+	"generation\"\x9b\x02\n" +
+	"\x11SetTrafficRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12/\n" +
+	"\x13expected_generation\x18\x02 \x01(\x05R\x12expectedGeneration\x124\n" +
+	"\atraffic\x18\x03 \x03(\v2\x1a.fairlead.v1.TrafficTargetR\atraffic\x12<\n" +
+	"\x04tags\x18\x04 \x03(\v2(.fairlead.v1.SetTrafficRequest.TagsEntryR\x04tags\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\x1a7\n" +
+	"\tTagsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"4\n" +
+	"\x12SetTrafficResponse\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x05R\n" +
+	"generation\"\xc9\x01\n" +
+	"\x16RollbackServiceRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12/\n" +
+	"\x13expected_generation\x18\x02 \x01(\x05R\x12expectedGeneration\x12\x0e\n" +
+	"\x02to\x18\x03 \x01(\tR\x02to\x12\x17\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12+\n" +
+	"\x11expected_revision\x18\x05 \x01(\tR\x10expectedRevision\x12\x0e\n" +
+	"\x02by\x18\x06 \x01(\tR\x02by\"\x81\x01\n" +
+	"\x17RollbackServiceResponse\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x05R\n" +
+	"generation\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\tR\brevision\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x12\n" +
+	"\x04warm\x18\x04 \x01(\bR\x04warm\"p\n" +
+	"\x13AbortServiceRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12/\n" +
+	"\x13expected_generation\x18\x02 \x01(\x05R\x12expectedGeneration\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"6\n" +
+	"\x14AbortServiceResponse\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x05R\n" +
+	"generation\"p\n" +
+	"\x13PauseServiceRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12/\n" +
+	"\x13expected_generation\x18\x02 \x01(\x05R\x12expectedGeneration\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"6\n" +
+	"\x14PauseServiceResponse\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x05R\n" +
+	"generation\"q\n" +
+	"\x14ResumeServiceRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12/\n" +
+	"\x13expected_generation\x18\x02 \x01(\x05R\x12expectedGeneration\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"7\n" +
+	"\x15ResumeServiceResponse\x12\x1e\n" +
+	"\n" +
+	"generation\x18\x01 \x01(\x05R\n" +
+	"generation\"]\n" +
+	"\x15DeleteRevisionRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\tR\brevision\x12\x0e\n" +
+	"\x02by\x18\x03 \x01(\tR\x02by\"\x18\n" +
+	"\x16DeleteRevisionResponse\"1\n" +
+	"\x15ExplainServiceRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\x85\x01\n" +
+	"\x16ExplainServiceResponse\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
+	"\asummary\x18\x02 \x01(\tR\asummary\x127\n" +
+	"\bsections\x18\x03 \x03(\v2\x1b.fairlead.v1.ExplainSectionR\bsections\"<\n" +
+	"\x0eExplainSection\x12\x14\n" +
+	"\x05title\x18\x01 \x01(\tR\x05title\x12\x14\n" +
+	"\x05lines\x18\x02 \x03(\tR\x05lines\"C\n" +
 	"\x11ListEventsRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\"@\n" +
@@ -3627,7 +4642,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\tguarantee\x18\x06 \x01(\tR\tguarantee\x12\x16\n" +
 	"\x06alarms\x18\a \x03(\tR\x06alarms\x12\x1f\n" +
 	"\vgateway_url\x18\b \x01(\tR\n" +
-	"gatewayUrl2\xd5\b\n" +
+	"gatewayUrl2\xba\r\n" +
 	"\x11ServiceAPIService\x12A\n" +
 	"\x06Deploy\x12\x1a.fairlead.v1.DeployRequest\x1a\x1b.fairlead.v1.DeployResponse\x12^\n" +
 	"\x0fWatchDeployment\x12#.fairlead.v1.WatchDeploymentRequest\x1a$.fairlead.v1.WatchDeploymentResponse0\x01\x12M\n" +
@@ -3639,6 +4654,14 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\fScaleService\x12 .fairlead.v1.ScaleServiceRequest\x1a!.fairlead.v1.ScaleServiceResponse\x12Y\n" +
 	"\x0eRestartService\x12\".fairlead.v1.RestartServiceRequest\x1a#.fairlead.v1.RestartServiceResponse\x12V\n" +
 	"\rDeleteService\x12!.fairlead.v1.DeleteServiceRequest\x1a\".fairlead.v1.DeleteServiceResponse\x12M\n" +
+	"\n" +
+	"SetTraffic\x12\x1e.fairlead.v1.SetTrafficRequest\x1a\x1f.fairlead.v1.SetTrafficResponse\x12\\\n" +
+	"\x0fRollbackService\x12#.fairlead.v1.RollbackServiceRequest\x1a$.fairlead.v1.RollbackServiceResponse\x12S\n" +
+	"\fAbortService\x12 .fairlead.v1.AbortServiceRequest\x1a!.fairlead.v1.AbortServiceResponse\x12S\n" +
+	"\fPauseService\x12 .fairlead.v1.PauseServiceRequest\x1a!.fairlead.v1.PauseServiceResponse\x12V\n" +
+	"\rResumeService\x12!.fairlead.v1.ResumeServiceRequest\x1a\".fairlead.v1.ResumeServiceResponse\x12Y\n" +
+	"\x0eDeleteRevision\x12\".fairlead.v1.DeleteRevisionRequest\x1a#.fairlead.v1.DeleteRevisionResponse\x12Y\n" +
+	"\x0eExplainService\x12\".fairlead.v1.ExplainServiceRequest\x1a#.fairlead.v1.ExplainServiceResponse\x12M\n" +
 	"\n" +
 	"ListEvents\x12\x1e.fairlead.v1.ListEventsRequest\x1a\x1f.fairlead.v1.ListEventsResponse\x12O\n" +
 	"\n" +
@@ -3664,7 +4687,7 @@ func file_fairlead_v1_operator_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_operator_proto_rawDescData
 }
 
-var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 52)
+var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
 var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*DeployRequest)(nil),           // 0: fairlead.v1.DeployRequest
 	(*DeployResponse)(nil),          // 1: fairlead.v1.DeployResponse
@@ -3695,104 +4718,140 @@ var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*RestartServiceResponse)(nil),  // 26: fairlead.v1.RestartServiceResponse
 	(*DeleteServiceRequest)(nil),    // 27: fairlead.v1.DeleteServiceRequest
 	(*DeleteServiceResponse)(nil),   // 28: fairlead.v1.DeleteServiceResponse
-	(*ListEventsRequest)(nil),       // 29: fairlead.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 30: fairlead.v1.ListEventsResponse
-	(*Event)(nil),                   // 31: fairlead.v1.Event
-	(*StreamLogsRequest)(nil),       // 32: fairlead.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),      // 33: fairlead.v1.StreamLogsResponse
-	(*LogEntry)(nil),                // 34: fairlead.v1.LogEntry
-	(*UploadArtifactRequest)(nil),   // 35: fairlead.v1.UploadArtifactRequest
-	(*ArtifactHeader)(nil),          // 36: fairlead.v1.ArtifactHeader
-	(*UploadArtifactResponse)(nil),  // 37: fairlead.v1.UploadArtifactResponse
-	(*HasArtifactRequest)(nil),      // 38: fairlead.v1.HasArtifactRequest
-	(*HasArtifactResponse)(nil),     // 39: fairlead.v1.HasArtifactResponse
-	(*CreateTokenRequest)(nil),      // 40: fairlead.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 41: fairlead.v1.CreateTokenResponse
-	(*ListGatewaysRequest)(nil),     // 42: fairlead.v1.ListGatewaysRequest
-	(*ListGatewaysResponse)(nil),    // 43: fairlead.v1.ListGatewaysResponse
-	(*GatewayStatus)(nil),           // 44: fairlead.v1.GatewayStatus
-	(*RetireGatewayRequest)(nil),    // 45: fairlead.v1.RetireGatewayRequest
-	(*RetireGatewayResponse)(nil),   // 46: fairlead.v1.RetireGatewayResponse
-	(*ListHostsRequest)(nil),        // 47: fairlead.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),       // 48: fairlead.v1.ListHostsResponse
-	(*HostStatus)(nil),              // 49: fairlead.v1.HostStatus
-	(*GetInfoRequest)(nil),          // 50: fairlead.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),         // 51: fairlead.v1.GetInfoResponse
-	(*Template)(nil),                // 52: fairlead.v1.Template
-	(*durationpb.Duration)(nil),     // 53: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 54: google.protobuf.Timestamp
+	(*SetTrafficRequest)(nil),       // 29: fairlead.v1.SetTrafficRequest
+	(*SetTrafficResponse)(nil),      // 30: fairlead.v1.SetTrafficResponse
+	(*RollbackServiceRequest)(nil),  // 31: fairlead.v1.RollbackServiceRequest
+	(*RollbackServiceResponse)(nil), // 32: fairlead.v1.RollbackServiceResponse
+	(*AbortServiceRequest)(nil),     // 33: fairlead.v1.AbortServiceRequest
+	(*AbortServiceResponse)(nil),    // 34: fairlead.v1.AbortServiceResponse
+	(*PauseServiceRequest)(nil),     // 35: fairlead.v1.PauseServiceRequest
+	(*PauseServiceResponse)(nil),    // 36: fairlead.v1.PauseServiceResponse
+	(*ResumeServiceRequest)(nil),    // 37: fairlead.v1.ResumeServiceRequest
+	(*ResumeServiceResponse)(nil),   // 38: fairlead.v1.ResumeServiceResponse
+	(*DeleteRevisionRequest)(nil),   // 39: fairlead.v1.DeleteRevisionRequest
+	(*DeleteRevisionResponse)(nil),  // 40: fairlead.v1.DeleteRevisionResponse
+	(*ExplainServiceRequest)(nil),   // 41: fairlead.v1.ExplainServiceRequest
+	(*ExplainServiceResponse)(nil),  // 42: fairlead.v1.ExplainServiceResponse
+	(*ExplainSection)(nil),          // 43: fairlead.v1.ExplainSection
+	(*ListEventsRequest)(nil),       // 44: fairlead.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 45: fairlead.v1.ListEventsResponse
+	(*Event)(nil),                   // 46: fairlead.v1.Event
+	(*StreamLogsRequest)(nil),       // 47: fairlead.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),      // 48: fairlead.v1.StreamLogsResponse
+	(*LogEntry)(nil),                // 49: fairlead.v1.LogEntry
+	(*UploadArtifactRequest)(nil),   // 50: fairlead.v1.UploadArtifactRequest
+	(*ArtifactHeader)(nil),          // 51: fairlead.v1.ArtifactHeader
+	(*UploadArtifactResponse)(nil),  // 52: fairlead.v1.UploadArtifactResponse
+	(*HasArtifactRequest)(nil),      // 53: fairlead.v1.HasArtifactRequest
+	(*HasArtifactResponse)(nil),     // 54: fairlead.v1.HasArtifactResponse
+	(*CreateTokenRequest)(nil),      // 55: fairlead.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 56: fairlead.v1.CreateTokenResponse
+	(*ListGatewaysRequest)(nil),     // 57: fairlead.v1.ListGatewaysRequest
+	(*ListGatewaysResponse)(nil),    // 58: fairlead.v1.ListGatewaysResponse
+	(*GatewayStatus)(nil),           // 59: fairlead.v1.GatewayStatus
+	(*RetireGatewayRequest)(nil),    // 60: fairlead.v1.RetireGatewayRequest
+	(*RetireGatewayResponse)(nil),   // 61: fairlead.v1.RetireGatewayResponse
+	(*ListHostsRequest)(nil),        // 62: fairlead.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),       // 63: fairlead.v1.ListHostsResponse
+	(*HostStatus)(nil),              // 64: fairlead.v1.HostStatus
+	(*GetInfoRequest)(nil),          // 65: fairlead.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),         // 66: fairlead.v1.GetInfoResponse
+	nil,                             // 67: fairlead.v1.SetTrafficRequest.TagsEntry
+	(*Template)(nil),                // 68: fairlead.v1.Template
+	(*durationpb.Duration)(nil),     // 69: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 70: google.protobuf.Timestamp
 }
 var file_fairlead_v1_operator_proto_depIdxs = []int32{
-	52, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
-	4,  // 1: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
-	5,  // 2: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
-	53, // 3: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
-	54, // 4: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
-	11, // 5: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
-	10, // 6: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
-	52, // 7: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
-	12, // 8: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
-	54, // 9: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
-	15, // 10: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
-	16, // 11: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
-	18, // 12: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
-	19, // 13: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
-	20, // 14: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
-	17, // 15: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
-	54, // 16: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
-	54, // 17: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
-	18, // 18: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
-	31, // 19: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
-	54, // 20: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
-	34, // 21: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
-	36, // 22: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
-	53, // 23: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	54, // 24: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	44, // 25: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
-	53, // 26: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
-	49, // 27: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
-	53, // 28: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
-	0,  // 29: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
-	2,  // 30: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
-	6,  // 31: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
-	8,  // 32: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
-	13, // 33: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
-	21, // 34: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
-	23, // 35: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
-	25, // 36: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
-	27, // 37: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
-	29, // 38: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
-	32, // 39: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
-	35, // 40: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
-	38, // 41: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
-	40, // 42: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
-	42, // 43: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
-	45, // 44: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
-	47, // 45: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
-	50, // 46: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
-	1,  // 47: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
-	3,  // 48: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
-	7,  // 49: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
-	9,  // 50: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
-	14, // 51: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
-	22, // 52: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
-	24, // 53: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
-	26, // 54: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
-	28, // 55: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
-	30, // 56: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
-	33, // 57: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
-	37, // 58: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
-	39, // 59: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
-	41, // 60: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
-	43, // 61: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
-	46, // 62: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
-	48, // 63: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
-	51, // 64: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
-	47, // [47:65] is the sub-list for method output_type
-	29, // [29:47] is the sub-list for method input_type
-	29, // [29:29] is the sub-list for extension type_name
-	29, // [29:29] is the sub-list for extension extendee
-	0,  // [0:29] is the sub-list for field type_name
+	68, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
+	12, // 1: fairlead.v1.DeployRequest.traffic:type_name -> fairlead.v1.TrafficTarget
+	4,  // 2: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
+	5,  // 3: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
+	69, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
+	70, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
+	11, // 6: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
+	10, // 7: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
+	68, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
+	12, // 9: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
+	70, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
+	15, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
+	16, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
+	18, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
+	19, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
+	20, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
+	12, // 16: fairlead.v1.GetStatusResponse.wanted_traffic:type_name -> fairlead.v1.TrafficTarget
+	70, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
+	17, // 18: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
+	70, // 19: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
+	70, // 20: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
+	18, // 21: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
+	12, // 22: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
+	67, // 23: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
+	43, // 24: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
+	46, // 25: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
+	70, // 26: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
+	49, // 27: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
+	51, // 28: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
+	69, // 29: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	70, // 30: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	59, // 31: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
+	69, // 32: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
+	64, // 33: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
+	69, // 34: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
+	0,  // 35: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
+	2,  // 36: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
+	6,  // 37: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
+	8,  // 38: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
+	13, // 39: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
+	21, // 40: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
+	23, // 41: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
+	25, // 42: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
+	27, // 43: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
+	29, // 44: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
+	31, // 45: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
+	33, // 46: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
+	35, // 47: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
+	37, // 48: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
+	39, // 49: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
+	41, // 50: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
+	44, // 51: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
+	47, // 52: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
+	50, // 53: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
+	53, // 54: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
+	55, // 55: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
+	57, // 56: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
+	60, // 57: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
+	62, // 58: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
+	65, // 59: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
+	1,  // 60: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
+	3,  // 61: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
+	7,  // 62: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
+	9,  // 63: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
+	14, // 64: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
+	22, // 65: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
+	24, // 66: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
+	26, // 67: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
+	28, // 68: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
+	30, // 69: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
+	32, // 70: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
+	34, // 71: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
+	36, // 72: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
+	38, // 73: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
+	40, // 74: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
+	42, // 75: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
+	45, // 76: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
+	48, // 77: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
+	52, // 78: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
+	54, // 79: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
+	56, // 80: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
+	58, // 81: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
+	61, // 82: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
+	63, // 83: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
+	66, // 84: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
+	60, // [60:85] is the sub-list for method output_type
+	35, // [35:60] is the sub-list for method input_type
+	35, // [35:35] is the sub-list for extension type_name
+	35, // [35:35] is the sub-list for extension extendee
+	0,  // [0:35] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_operator_proto_init() }
@@ -3801,7 +4860,7 @@ func file_fairlead_v1_operator_proto_init() {
 		return
 	}
 	file_fairlead_v1_common_proto_init()
-	file_fairlead_v1_operator_proto_msgTypes[35].OneofWrappers = []any{
+	file_fairlead_v1_operator_proto_msgTypes[50].OneofWrappers = []any{
 		(*UploadArtifactRequest_Header)(nil),
 		(*UploadArtifactRequest_Chunk)(nil),
 	}
@@ -3811,7 +4870,7 @@ func file_fairlead_v1_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_operator_proto_rawDesc), len(file_fairlead_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   52,
+			NumMessages:   68,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

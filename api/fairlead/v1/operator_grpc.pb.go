@@ -28,6 +28,13 @@ const (
 	ServiceAPIService_ScaleService_FullMethodName    = "/fairlead.v1.ServiceAPIService/ScaleService"
 	ServiceAPIService_RestartService_FullMethodName  = "/fairlead.v1.ServiceAPIService/RestartService"
 	ServiceAPIService_DeleteService_FullMethodName   = "/fairlead.v1.ServiceAPIService/DeleteService"
+	ServiceAPIService_SetTraffic_FullMethodName      = "/fairlead.v1.ServiceAPIService/SetTraffic"
+	ServiceAPIService_RollbackService_FullMethodName = "/fairlead.v1.ServiceAPIService/RollbackService"
+	ServiceAPIService_AbortService_FullMethodName    = "/fairlead.v1.ServiceAPIService/AbortService"
+	ServiceAPIService_PauseService_FullMethodName    = "/fairlead.v1.ServiceAPIService/PauseService"
+	ServiceAPIService_ResumeService_FullMethodName   = "/fairlead.v1.ServiceAPIService/ResumeService"
+	ServiceAPIService_DeleteRevision_FullMethodName  = "/fairlead.v1.ServiceAPIService/DeleteRevision"
+	ServiceAPIService_ExplainService_FullMethodName  = "/fairlead.v1.ServiceAPIService/ExplainService"
 	ServiceAPIService_ListEvents_FullMethodName      = "/fairlead.v1.ServiceAPIService/ListEvents"
 	ServiceAPIService_StreamLogs_FullMethodName      = "/fairlead.v1.ServiceAPIService/StreamLogs"
 	ServiceAPIService_UploadArtifact_FullMethodName  = "/fairlead.v1.ServiceAPIService/UploadArtifact"
@@ -53,6 +60,20 @@ type ServiceAPIServiceClient interface {
 	ScaleService(ctx context.Context, in *ScaleServiceRequest, opts ...grpc.CallOption) (*ScaleServiceResponse, error)
 	RestartService(ctx context.Context, in *RestartServiceRequest, opts ...grpc.CallOption) (*RestartServiceResponse, error)
 	DeleteService(ctx context.Context, in *DeleteServiceRequest, opts ...grpc.CallOption) (*DeleteServiceResponse, error)
+	// SetTraffic divides the traffic among revisions, or moves tags.
+	SetTraffic(ctx context.Context, in *SetTrafficRequest, opts ...grpc.CallOption) (*SetTrafficResponse, error)
+	// RollbackService sends all traffic to what served before, with its configuration.
+	RollbackService(ctx context.Context, in *RollbackServiceRequest, opts ...grpc.CallOption) (*RollbackServiceResponse, error)
+	// AbortService ends what is in progress: it is undone and not tried again.
+	AbortService(ctx context.Context, in *AbortServiceRequest, opts ...grpc.CallOption) (*AbortServiceResponse, error)
+	// PauseService has what is in progress hold before its next step.
+	PauseService(ctx context.Context, in *PauseServiceRequest, opts ...grpc.CallOption) (*PauseServiceResponse, error)
+	ResumeService(ctx context.Context, in *ResumeServiceRequest, opts ...grpc.CallOption) (*ResumeServiceResponse, error)
+	// DeleteRevision forgets a revision that runs nowhere and that nothing refers to.
+	DeleteRevision(ctx context.Context, in *DeleteRevisionRequest, opts ...grpc.CallOption) (*DeleteRevisionResponse, error)
+	// ExplainService says what each record and each part of the world says of a
+	// service, where they differ, which one wins and why.
+	ExplainService(ctx context.Context, in *ExplainServiceRequest, opts ...grpc.CallOption) (*ExplainServiceResponse, error)
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 	// UploadArtifact stores a local file; the first message names its digest and size.
@@ -168,6 +189,76 @@ func (c *serviceAPIServiceClient) DeleteService(ctx context.Context, in *DeleteS
 	return out, nil
 }
 
+func (c *serviceAPIServiceClient) SetTraffic(ctx context.Context, in *SetTrafficRequest, opts ...grpc.CallOption) (*SetTrafficResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetTrafficResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_SetTraffic_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *serviceAPIServiceClient) RollbackService(ctx context.Context, in *RollbackServiceRequest, opts ...grpc.CallOption) (*RollbackServiceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RollbackServiceResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_RollbackService_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *serviceAPIServiceClient) AbortService(ctx context.Context, in *AbortServiceRequest, opts ...grpc.CallOption) (*AbortServiceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(AbortServiceResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_AbortService_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *serviceAPIServiceClient) PauseService(ctx context.Context, in *PauseServiceRequest, opts ...grpc.CallOption) (*PauseServiceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PauseServiceResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_PauseService_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *serviceAPIServiceClient) ResumeService(ctx context.Context, in *ResumeServiceRequest, opts ...grpc.CallOption) (*ResumeServiceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ResumeServiceResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_ResumeService_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *serviceAPIServiceClient) DeleteRevision(ctx context.Context, in *DeleteRevisionRequest, opts ...grpc.CallOption) (*DeleteRevisionResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DeleteRevisionResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_DeleteRevision_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *serviceAPIServiceClient) ExplainService(ctx context.Context, in *ExplainServiceRequest, opts ...grpc.CallOption) (*ExplainServiceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainServiceResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_ExplainService_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *serviceAPIServiceClient) ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListEventsResponse)
@@ -239,6 +330,20 @@ type ServiceAPIServiceServer interface {
 	ScaleService(context.Context, *ScaleServiceRequest) (*ScaleServiceResponse, error)
 	RestartService(context.Context, *RestartServiceRequest) (*RestartServiceResponse, error)
 	DeleteService(context.Context, *DeleteServiceRequest) (*DeleteServiceResponse, error)
+	// SetTraffic divides the traffic among revisions, or moves tags.
+	SetTraffic(context.Context, *SetTrafficRequest) (*SetTrafficResponse, error)
+	// RollbackService sends all traffic to what served before, with its configuration.
+	RollbackService(context.Context, *RollbackServiceRequest) (*RollbackServiceResponse, error)
+	// AbortService ends what is in progress: it is undone and not tried again.
+	AbortService(context.Context, *AbortServiceRequest) (*AbortServiceResponse, error)
+	// PauseService has what is in progress hold before its next step.
+	PauseService(context.Context, *PauseServiceRequest) (*PauseServiceResponse, error)
+	ResumeService(context.Context, *ResumeServiceRequest) (*ResumeServiceResponse, error)
+	// DeleteRevision forgets a revision that runs nowhere and that nothing refers to.
+	DeleteRevision(context.Context, *DeleteRevisionRequest) (*DeleteRevisionResponse, error)
+	// ExplainService says what each record and each part of the world says of a
+	// service, where they differ, which one wins and why.
+	ExplainService(context.Context, *ExplainServiceRequest) (*ExplainServiceResponse, error)
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	// UploadArtifact stores a local file; the first message names its digest and size.
@@ -281,6 +386,27 @@ func (UnimplementedServiceAPIServiceServer) RestartService(context.Context, *Res
 }
 func (UnimplementedServiceAPIServiceServer) DeleteService(context.Context, *DeleteServiceRequest) (*DeleteServiceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method DeleteService not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) SetTraffic(context.Context, *SetTrafficRequest) (*SetTrafficResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetTraffic not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) RollbackService(context.Context, *RollbackServiceRequest) (*RollbackServiceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RollbackService not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) AbortService(context.Context, *AbortServiceRequest) (*AbortServiceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method AbortService not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) PauseService(context.Context, *PauseServiceRequest) (*PauseServiceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PauseService not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) ResumeService(context.Context, *ResumeServiceRequest) (*ResumeServiceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ResumeService not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) DeleteRevision(context.Context, *DeleteRevisionRequest) (*DeleteRevisionResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DeleteRevision not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) ExplainService(context.Context, *ExplainServiceRequest) (*ExplainServiceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainService not implemented")
 }
 func (UnimplementedServiceAPIServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
@@ -470,6 +596,132 @@ func _ServiceAPIService_DeleteService_Handler(srv interface{}, ctx context.Conte
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ServiceAPIService_SetTraffic_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetTrafficRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).SetTraffic(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_SetTraffic_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).SetTraffic(ctx, req.(*SetTrafficRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ServiceAPIService_RollbackService_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RollbackServiceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).RollbackService(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_RollbackService_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).RollbackService(ctx, req.(*RollbackServiceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ServiceAPIService_AbortService_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(AbortServiceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).AbortService(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_AbortService_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).AbortService(ctx, req.(*AbortServiceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ServiceAPIService_PauseService_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PauseServiceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).PauseService(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_PauseService_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).PauseService(ctx, req.(*PauseServiceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ServiceAPIService_ResumeService_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ResumeServiceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).ResumeService(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_ResumeService_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).ResumeService(ctx, req.(*ResumeServiceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ServiceAPIService_DeleteRevision_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DeleteRevisionRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).DeleteRevision(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_DeleteRevision_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).DeleteRevision(ctx, req.(*DeleteRevisionRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ServiceAPIService_ExplainService_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainServiceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).ExplainService(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_ExplainService_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).ExplainService(ctx, req.(*ExplainServiceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ServiceAPIService_ListEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListEventsRequest)
 	if err := dec(in); err != nil {
@@ -562,6 +814,34 @@ var ServiceAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "DeleteService",
 			Handler:    _ServiceAPIService_DeleteService_Handler,
+		},
+		{
+			MethodName: "SetTraffic",
+			Handler:    _ServiceAPIService_SetTraffic_Handler,
+		},
+		{
+			MethodName: "RollbackService",
+			Handler:    _ServiceAPIService_RollbackService_Handler,
+		},
+		{
+			MethodName: "AbortService",
+			Handler:    _ServiceAPIService_AbortService_Handler,
+		},
+		{
+			MethodName: "PauseService",
+			Handler:    _ServiceAPIService_PauseService_Handler,
+		},
+		{
+			MethodName: "ResumeService",
+			Handler:    _ServiceAPIService_ResumeService_Handler,
+		},
+		{
+			MethodName: "DeleteRevision",
+			Handler:    _ServiceAPIService_DeleteRevision_Handler,
+		},
+		{
+			MethodName: "ExplainService",
+			Handler:    _ServiceAPIService_ExplainService_Handler,
 		},
 		{
 			MethodName: "ListEvents",

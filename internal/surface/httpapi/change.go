@@ -59,6 +59,15 @@ func (a *API) DeleteService(ctx context.Context, req *connect.Request[fairleadv1
 // change writes the next generation of a service that stands. These verbs name
 // what they change and nothing else, so a lost race is run again on what won.
 func (a *API) change(ctx context.Context, name, verb string, edit func(service.Desired) (service.Desired, error)) (int32, error) {
+	return a.changeBound(ctx, name, verb, func(c *change) (err error) {
+		c.next, err = edit(*c.old)
+		return err
+	})
+}
+
+// changeBound is change with an edit that may bind the write to more than the
+// document: it sets next and adds checks.
+func (a *API) changeBound(ctx context.Context, name, verb string, edit func(*change) error) (int32, error) {
 	var err error
 	for range 5 {
 		var c change
@@ -66,7 +75,7 @@ func (a *API) change(ctx context.Context, name, verb string, edit func(service.D
 			return 0, err
 		}
 		c.verb = verb
-		if c.next, err = edit(*c.old); err != nil {
+		if err = edit(&c); err != nil {
 			return 0, err
 		}
 		if err = coded(a.write(ctx, c)); err == nil {

@@ -47,7 +47,7 @@ func templateTo(t service.Template) *fairleadv1.Template {
 }
 
 func serviceTo(d service.Desired) *fairleadv1.Service {
-	out := &fairleadv1.Service{
+	return &fairleadv1.Service{
 		Service:    d.Service,
 		Generation: d.Generation,
 		Deleted:    d.Deleted,
@@ -57,9 +57,15 @@ func serviceTo(d service.Desired) *fairleadv1.Service {
 		Round:      d.Round,
 		By:         d.By,
 		At:         timestamp(d.At),
+		Paused:     d.Paused,
+		Traffic:    targetsTo(d.Traffic),
 	}
-	for _, t := range d.Traffic {
-		out.Traffic = append(out.Traffic, &fairleadv1.TrafficTarget{Revision: t.Revision, Percent: int32(t.Percent), Tag: t.Tag})
+}
+
+func targetsTo(all []service.Target) []*fairleadv1.TrafficTarget {
+	var out []*fairleadv1.TrafficTarget
+	for _, t := range all {
+		out = append(out, &fairleadv1.TrafficTarget{Revision: t.Revision, Percent: int32(t.Percent), Tag: t.Tag})
 	}
 	return out
 }

@@ -34,6 +34,11 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 		HostNames:          d.HostsOf(),
 		Alarms:             append(a.Leader.Alarms(""), a.Leader.Alarms(name)...),
 		Instances:          a.instances(name),
+		Paused:             d.Paused,
+		WantedTraffic:      targetsTo(d.Traffic),
+		Pinned:             d.Pinned(),
+		Warm:               catalog.Warm,
+		WarmUntil:          timestamp(catalog.WarmUntil),
 	}
 	for _, p := range catalog.Traffic {
 		out.Traffic = append(out.Traffic, &fairleadv1.TrafficStatus{Revision: p.Revision, Percent: int32(p.Percent), Tag: p.Tag})
@@ -154,6 +159,7 @@ func deploymentTo(sagas []saga.Record) *fairleadv1.DeploymentStatus {
 	return &fairleadv1.DeploymentStatus{
 		Revision: r.Subject, Attempt: r.Attempt, State: deploymentState(r.State), Step: stepOf(r),
 		Error: r.Error, RetryAt: timestamp(r.RetryAt), Generation: r.Generation, Kind: r.Kind,
+		Held: r.Held,
 	}
 }
 

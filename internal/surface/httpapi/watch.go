@@ -47,7 +47,8 @@ type follower struct {
 	api        *API
 	service    string
 	generation int32
-	kind       string // of change that is waited for; empty means all
+	// kind of change that is waited for; empty means all. See earlier.
+	kind string
 
 	desired held[service.Desired]
 	catalog held[service.Catalog]
@@ -159,11 +160,42 @@ func (f *follower) takeSaga(d store.Document) bool {
 	if err := json.Unmarshal(d.Body, &r); err != nil {
 		return false
 	}
-	if r.Owner != f.service || r.Generation != f.generation || r.Kind == kindCollect || f.sagas[d.Name].version >= d.Version {
+	known := f.sagas[d.Name]
+	if r.Owner != f.service || r.Kind == kindCollect || known.version >= d.Version {
+		return false
+	}
+	if of := r.Generation == f.generation || f.earlier(r, known.exists); !of {
 		return false
 	}
 	f.sagas[d.Name] = held[saga.Record]{value: r, version: d.Version, exists: true}
 	return true
+}
+
+// Kinds of change that act on what an earlier generation began.
+const (
+	kindPause  = "pause"
+	kindResume = "resume"
+	kindAbort  = "abort"
+)
+
+// onEarlier says that the change acts on what is in progress already.
+func (f *follower) onEarlier() bool {
+	return f.kind == kindPause || f.kind == kindResume || f.kind == kindAbort
+}
+
+// earlier says that an earlier generation's saga is what the change acts on: one
+// that is open, or was when it was first seen.
+func (f *follower) earlier(r saga.Record, known bool) bool {
+	if !f.onEarlier() || r.Generation > f.generation || !known && !r.Open() {
+		return false
+	}
+	switch r.Kind {
+	case service.WorkDeploy, service.WorkTraffic:
+		return true
+	case service.WorkRestart:
+		return f.kind == kindAbort
+	}
+	return false
 }
 
 // current is the newest saga of the generation, of the kind that is waited for
@@ -179,7 +211,7 @@ func (f *follower) current() (saga.Record, bool) {
 			wanted = h
 		}
 	}
-	if f.kind == "" || !wanted.exists && len(f.catalog.value.Traffic) == 0 {
+	if f.kind == "" || f.onEarlier() || !wanted.exists && len(f.catalog.value.Traffic) == 0 {
 		return newest.value, newest.exists
 	}
 	return wanted.value, wanted.exists

@@ -28,10 +28,13 @@ func (f *follower) steps(r saga.Record) []*fairleadv1.StepProgress {
 // end says how the generation ended, or nil while it goes on.
 func (f *follower) end(r saga.Record, known bool) *fairleadv1.DeploymentEnd {
 	d, c := f.desired.value, f.catalog.value
-	if known {
+	if known && r.Generation == f.generation {
 		if e := f.sagaEnd(r); e != nil {
 			return e
 		}
+	}
+	if acted, ok := f.settled(); ok {
+		return f.ended("done", acted, acted.Held)
 	}
 	switch {
 	case !f.desired.exists:
@@ -43,6 +46,27 @@ func (f *follower) end(r saga.Record, known bool) *fairleadv1.DeploymentEnd {
 		return f.superseded(r)
 	}
 	return nil
+}
+
+// settled says that a change that acts on what is in progress has had its
+// effect: something is held, or all of it has ended.
+func (f *follower) settled() (saga.Record, bool) {
+	if !f.desired.exists || f.desired.value.Generation > f.generation {
+		return saga.Record{}, false
+	}
+	newest := saga.Record{}
+	for _, h := range f.sagas {
+		if f.kind == kindPause && h.value.Open() && h.value.Held != "" {
+			return h.value, true
+		}
+		if h.value.Generation < f.generation && h.value.Open() {
+			return saga.Record{}, false
+		}
+		if newest.ID == "" || h.value.Started.After(newest.Started) {
+			newest = h.value
+		}
+	}
+	return newest, f.kind == kindAbort
 }
 
 // applied says whether all that the generation asked for is true. A later one
@@ -102,8 +126,22 @@ func (f *follower) superseded(r saga.Record) *fairleadv1.DeploymentEnd {
 func (f *follower) ended(outcome string, r saga.Record, reason string) *fairleadv1.DeploymentEnd {
 	c := f.catalog.value
 	c.Service = f.service
-	return &fairleadv1.DeploymentEnd{
+	e := &fairleadv1.DeploymentEnd{
 		Outcome: outcome, Revision: r.Subject, Reason: reason, Serving: c.Serving(),
 		Url: f.api.url(service.LocalHost(f.service)),
 	}
+	if outcome == "done" {
+		e.Hint = f.unserved(r)
+	}
+	return e
+}
+
+// unserved says that what was deployed got no traffic, and how to move it.
+func (f *follower) unserved(r saga.Record) string {
+	at := f.desired.value.Pinned()
+	if r.Kind != service.WorkDeploy || f.onEarlier() && f.kind != kindResume || at == "" || f.catalog.value.Serves(f.catalog.value.Latest) {
+		return ""
+	}
+	return fmt.Sprintf("%s got 0%% of the traffic, which is pinned (%s); to move it: fairlead traffic %s %s=100",
+		f.catalog.value.Latest, at, f.service, service.LatestRevision)
 }

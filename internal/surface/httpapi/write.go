@@ -16,13 +16,14 @@ type change struct {
 	old     *service.Desired // nil where there is none
 	version uint64           // of old; zero where there is none
 	next    service.Desired
-	verb    string // deploy, scale, restart, delete: for the record
+	verb    string // deploy, scale, traffic, delete and so on: for the record
+	checks  []store.Check
 }
 
 // write puts the change on record with the claims on its host names and a line
 // of history: all of it, or nothing.
 func (a *API) write(ctx context.Context, c change) error {
-	w := store.Apply{ID: a.NewID(), Essential: c.next.Deleted}
+	w := store.Apply{ID: a.NewID(), Essential: c.next.Deleted, Checks: c.checks}
 	body, err := json.Marshal(c.next)
 	if err != nil {
 		return fmt.Errorf("cannot encode the desired document: %w", err)

@@ -62,6 +62,27 @@ const (
 	// ServiceAPIServiceDeleteServiceProcedure is the fully-qualified name of the ServiceAPIService's
 	// DeleteService RPC.
 	ServiceAPIServiceDeleteServiceProcedure = "/fairlead.v1.ServiceAPIService/DeleteService"
+	// ServiceAPIServiceSetTrafficProcedure is the fully-qualified name of the ServiceAPIService's
+	// SetTraffic RPC.
+	ServiceAPIServiceSetTrafficProcedure = "/fairlead.v1.ServiceAPIService/SetTraffic"
+	// ServiceAPIServiceRollbackServiceProcedure is the fully-qualified name of the ServiceAPIService's
+	// RollbackService RPC.
+	ServiceAPIServiceRollbackServiceProcedure = "/fairlead.v1.ServiceAPIService/RollbackService"
+	// ServiceAPIServiceAbortServiceProcedure is the fully-qualified name of the ServiceAPIService's
+	// AbortService RPC.
+	ServiceAPIServiceAbortServiceProcedure = "/fairlead.v1.ServiceAPIService/AbortService"
+	// ServiceAPIServicePauseServiceProcedure is the fully-qualified name of the ServiceAPIService's
+	// PauseService RPC.
+	ServiceAPIServicePauseServiceProcedure = "/fairlead.v1.ServiceAPIService/PauseService"
+	// ServiceAPIServiceResumeServiceProcedure is the fully-qualified name of the ServiceAPIService's
+	// ResumeService RPC.
+	ServiceAPIServiceResumeServiceProcedure = "/fairlead.v1.ServiceAPIService/ResumeService"
+	// ServiceAPIServiceDeleteRevisionProcedure is the fully-qualified name of the ServiceAPIService's
+	// DeleteRevision RPC.
+	ServiceAPIServiceDeleteRevisionProcedure = "/fairlead.v1.ServiceAPIService/DeleteRevision"
+	// ServiceAPIServiceExplainServiceProcedure is the fully-qualified name of the ServiceAPIService's
+	// ExplainService RPC.
+	ServiceAPIServiceExplainServiceProcedure = "/fairlead.v1.ServiceAPIService/ExplainService"
 	// ServiceAPIServiceListEventsProcedure is the fully-qualified name of the ServiceAPIService's
 	// ListEvents RPC.
 	ServiceAPIServiceListEventsProcedure = "/fairlead.v1.ServiceAPIService/ListEvents"
@@ -105,6 +126,20 @@ type ServiceAPIServiceClient interface {
 	ScaleService(context.Context, *connect.Request[v1.ScaleServiceRequest]) (*connect.Response[v1.ScaleServiceResponse], error)
 	RestartService(context.Context, *connect.Request[v1.RestartServiceRequest]) (*connect.Response[v1.RestartServiceResponse], error)
 	DeleteService(context.Context, *connect.Request[v1.DeleteServiceRequest]) (*connect.Response[v1.DeleteServiceResponse], error)
+	// SetTraffic divides the traffic among revisions, or moves tags.
+	SetTraffic(context.Context, *connect.Request[v1.SetTrafficRequest]) (*connect.Response[v1.SetTrafficResponse], error)
+	// RollbackService sends all traffic to what served before, with its configuration.
+	RollbackService(context.Context, *connect.Request[v1.RollbackServiceRequest]) (*connect.Response[v1.RollbackServiceResponse], error)
+	// AbortService ends what is in progress: it is undone and not tried again.
+	AbortService(context.Context, *connect.Request[v1.AbortServiceRequest]) (*connect.Response[v1.AbortServiceResponse], error)
+	// PauseService has what is in progress hold before its next step.
+	PauseService(context.Context, *connect.Request[v1.PauseServiceRequest]) (*connect.Response[v1.PauseServiceResponse], error)
+	ResumeService(context.Context, *connect.Request[v1.ResumeServiceRequest]) (*connect.Response[v1.ResumeServiceResponse], error)
+	// DeleteRevision forgets a revision that runs nowhere and that nothing refers to.
+	DeleteRevision(context.Context, *connect.Request[v1.DeleteRevisionRequest]) (*connect.Response[v1.DeleteRevisionResponse], error)
+	// ExplainService says what each record and each part of the world says of a
+	// service, where they differ, which one wins and why.
+	ExplainService(context.Context, *connect.Request[v1.ExplainServiceRequest]) (*connect.Response[v1.ExplainServiceResponse], error)
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 	StreamLogs(context.Context, *connect.Request[v1.StreamLogsRequest]) (*connect.ServerStreamForClient[v1.StreamLogsResponse], error)
 	// UploadArtifact stores a local file; the first message names its digest and size.
@@ -178,6 +213,48 @@ func NewServiceAPIServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(serviceAPIServiceMethods.ByName("DeleteService")),
 			connect.WithClientOptions(opts...),
 		),
+		setTraffic: connect.NewClient[v1.SetTrafficRequest, v1.SetTrafficResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceSetTrafficProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("SetTraffic")),
+			connect.WithClientOptions(opts...),
+		),
+		rollbackService: connect.NewClient[v1.RollbackServiceRequest, v1.RollbackServiceResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceRollbackServiceProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("RollbackService")),
+			connect.WithClientOptions(opts...),
+		),
+		abortService: connect.NewClient[v1.AbortServiceRequest, v1.AbortServiceResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceAbortServiceProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("AbortService")),
+			connect.WithClientOptions(opts...),
+		),
+		pauseService: connect.NewClient[v1.PauseServiceRequest, v1.PauseServiceResponse](
+			httpClient,
+			baseURL+ServiceAPIServicePauseServiceProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("PauseService")),
+			connect.WithClientOptions(opts...),
+		),
+		resumeService: connect.NewClient[v1.ResumeServiceRequest, v1.ResumeServiceResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceResumeServiceProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("ResumeService")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteRevision: connect.NewClient[v1.DeleteRevisionRequest, v1.DeleteRevisionResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceDeleteRevisionProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("DeleteRevision")),
+			connect.WithClientOptions(opts...),
+		),
+		explainService: connect.NewClient[v1.ExplainServiceRequest, v1.ExplainServiceResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceExplainServiceProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("ExplainService")),
+			connect.WithClientOptions(opts...),
+		),
 		listEvents: connect.NewClient[v1.ListEventsRequest, v1.ListEventsResponse](
 			httpClient,
 			baseURL+ServiceAPIServiceListEventsProcedure,
@@ -216,6 +293,13 @@ type serviceAPIServiceClient struct {
 	scaleService    *connect.Client[v1.ScaleServiceRequest, v1.ScaleServiceResponse]
 	restartService  *connect.Client[v1.RestartServiceRequest, v1.RestartServiceResponse]
 	deleteService   *connect.Client[v1.DeleteServiceRequest, v1.DeleteServiceResponse]
+	setTraffic      *connect.Client[v1.SetTrafficRequest, v1.SetTrafficResponse]
+	rollbackService *connect.Client[v1.RollbackServiceRequest, v1.RollbackServiceResponse]
+	abortService    *connect.Client[v1.AbortServiceRequest, v1.AbortServiceResponse]
+	pauseService    *connect.Client[v1.PauseServiceRequest, v1.PauseServiceResponse]
+	resumeService   *connect.Client[v1.ResumeServiceRequest, v1.ResumeServiceResponse]
+	deleteRevision  *connect.Client[v1.DeleteRevisionRequest, v1.DeleteRevisionResponse]
+	explainService  *connect.Client[v1.ExplainServiceRequest, v1.ExplainServiceResponse]
 	listEvents      *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
 	streamLogs      *connect.Client[v1.StreamLogsRequest, v1.StreamLogsResponse]
 	uploadArtifact  *connect.Client[v1.UploadArtifactRequest, v1.UploadArtifactResponse]
@@ -267,6 +351,41 @@ func (c *serviceAPIServiceClient) DeleteService(ctx context.Context, req *connec
 	return c.deleteService.CallUnary(ctx, req)
 }
 
+// SetTraffic calls fairlead.v1.ServiceAPIService.SetTraffic.
+func (c *serviceAPIServiceClient) SetTraffic(ctx context.Context, req *connect.Request[v1.SetTrafficRequest]) (*connect.Response[v1.SetTrafficResponse], error) {
+	return c.setTraffic.CallUnary(ctx, req)
+}
+
+// RollbackService calls fairlead.v1.ServiceAPIService.RollbackService.
+func (c *serviceAPIServiceClient) RollbackService(ctx context.Context, req *connect.Request[v1.RollbackServiceRequest]) (*connect.Response[v1.RollbackServiceResponse], error) {
+	return c.rollbackService.CallUnary(ctx, req)
+}
+
+// AbortService calls fairlead.v1.ServiceAPIService.AbortService.
+func (c *serviceAPIServiceClient) AbortService(ctx context.Context, req *connect.Request[v1.AbortServiceRequest]) (*connect.Response[v1.AbortServiceResponse], error) {
+	return c.abortService.CallUnary(ctx, req)
+}
+
+// PauseService calls fairlead.v1.ServiceAPIService.PauseService.
+func (c *serviceAPIServiceClient) PauseService(ctx context.Context, req *connect.Request[v1.PauseServiceRequest]) (*connect.Response[v1.PauseServiceResponse], error) {
+	return c.pauseService.CallUnary(ctx, req)
+}
+
+// ResumeService calls fairlead.v1.ServiceAPIService.ResumeService.
+func (c *serviceAPIServiceClient) ResumeService(ctx context.Context, req *connect.Request[v1.ResumeServiceRequest]) (*connect.Response[v1.ResumeServiceResponse], error) {
+	return c.resumeService.CallUnary(ctx, req)
+}
+
+// DeleteRevision calls fairlead.v1.ServiceAPIService.DeleteRevision.
+func (c *serviceAPIServiceClient) DeleteRevision(ctx context.Context, req *connect.Request[v1.DeleteRevisionRequest]) (*connect.Response[v1.DeleteRevisionResponse], error) {
+	return c.deleteRevision.CallUnary(ctx, req)
+}
+
+// ExplainService calls fairlead.v1.ServiceAPIService.ExplainService.
+func (c *serviceAPIServiceClient) ExplainService(ctx context.Context, req *connect.Request[v1.ExplainServiceRequest]) (*connect.Response[v1.ExplainServiceResponse], error) {
+	return c.explainService.CallUnary(ctx, req)
+}
+
 // ListEvents calls fairlead.v1.ServiceAPIService.ListEvents.
 func (c *serviceAPIServiceClient) ListEvents(ctx context.Context, req *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
 	return c.listEvents.CallUnary(ctx, req)
@@ -302,6 +421,20 @@ type ServiceAPIServiceHandler interface {
 	ScaleService(context.Context, *connect.Request[v1.ScaleServiceRequest]) (*connect.Response[v1.ScaleServiceResponse], error)
 	RestartService(context.Context, *connect.Request[v1.RestartServiceRequest]) (*connect.Response[v1.RestartServiceResponse], error)
 	DeleteService(context.Context, *connect.Request[v1.DeleteServiceRequest]) (*connect.Response[v1.DeleteServiceResponse], error)
+	// SetTraffic divides the traffic among revisions, or moves tags.
+	SetTraffic(context.Context, *connect.Request[v1.SetTrafficRequest]) (*connect.Response[v1.SetTrafficResponse], error)
+	// RollbackService sends all traffic to what served before, with its configuration.
+	RollbackService(context.Context, *connect.Request[v1.RollbackServiceRequest]) (*connect.Response[v1.RollbackServiceResponse], error)
+	// AbortService ends what is in progress: it is undone and not tried again.
+	AbortService(context.Context, *connect.Request[v1.AbortServiceRequest]) (*connect.Response[v1.AbortServiceResponse], error)
+	// PauseService has what is in progress hold before its next step.
+	PauseService(context.Context, *connect.Request[v1.PauseServiceRequest]) (*connect.Response[v1.PauseServiceResponse], error)
+	ResumeService(context.Context, *connect.Request[v1.ResumeServiceRequest]) (*connect.Response[v1.ResumeServiceResponse], error)
+	// DeleteRevision forgets a revision that runs nowhere and that nothing refers to.
+	DeleteRevision(context.Context, *connect.Request[v1.DeleteRevisionRequest]) (*connect.Response[v1.DeleteRevisionResponse], error)
+	// ExplainService says what each record and each part of the world says of a
+	// service, where they differ, which one wins and why.
+	ExplainService(context.Context, *connect.Request[v1.ExplainServiceRequest]) (*connect.Response[v1.ExplainServiceResponse], error)
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 	StreamLogs(context.Context, *connect.Request[v1.StreamLogsRequest], *connect.ServerStream[v1.StreamLogsResponse]) error
 	// UploadArtifact stores a local file; the first message names its digest and size.
@@ -371,6 +504,48 @@ func NewServiceAPIServiceHandler(svc ServiceAPIServiceHandler, opts ...connect.H
 		connect.WithSchema(serviceAPIServiceMethods.ByName("DeleteService")),
 		connect.WithHandlerOptions(opts...),
 	)
+	serviceAPIServiceSetTrafficHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceSetTrafficProcedure,
+		svc.SetTraffic,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("SetTraffic")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceAPIServiceRollbackServiceHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceRollbackServiceProcedure,
+		svc.RollbackService,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("RollbackService")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceAPIServiceAbortServiceHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceAbortServiceProcedure,
+		svc.AbortService,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("AbortService")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceAPIServicePauseServiceHandler := connect.NewUnaryHandler(
+		ServiceAPIServicePauseServiceProcedure,
+		svc.PauseService,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("PauseService")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceAPIServiceResumeServiceHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceResumeServiceProcedure,
+		svc.ResumeService,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("ResumeService")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceAPIServiceDeleteRevisionHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceDeleteRevisionProcedure,
+		svc.DeleteRevision,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("DeleteRevision")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceAPIServiceExplainServiceHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceExplainServiceProcedure,
+		svc.ExplainService,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("ExplainService")),
+		connect.WithHandlerOptions(opts...),
+	)
 	serviceAPIServiceListEventsHandler := connect.NewUnaryHandler(
 		ServiceAPIServiceListEventsProcedure,
 		svc.ListEvents,
@@ -415,6 +590,20 @@ func NewServiceAPIServiceHandler(svc ServiceAPIServiceHandler, opts ...connect.H
 			serviceAPIServiceRestartServiceHandler.ServeHTTP(w, r)
 		case ServiceAPIServiceDeleteServiceProcedure:
 			serviceAPIServiceDeleteServiceHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceSetTrafficProcedure:
+			serviceAPIServiceSetTrafficHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceRollbackServiceProcedure:
+			serviceAPIServiceRollbackServiceHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceAbortServiceProcedure:
+			serviceAPIServiceAbortServiceHandler.ServeHTTP(w, r)
+		case ServiceAPIServicePauseServiceProcedure:
+			serviceAPIServicePauseServiceHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceResumeServiceProcedure:
+			serviceAPIServiceResumeServiceHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceDeleteRevisionProcedure:
+			serviceAPIServiceDeleteRevisionHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceExplainServiceProcedure:
+			serviceAPIServiceExplainServiceHandler.ServeHTTP(w, r)
 		case ServiceAPIServiceListEventsProcedure:
 			serviceAPIServiceListEventsHandler.ServeHTTP(w, r)
 		case ServiceAPIServiceStreamLogsProcedure:
@@ -466,6 +655,34 @@ func (UnimplementedServiceAPIServiceHandler) RestartService(context.Context, *co
 
 func (UnimplementedServiceAPIServiceHandler) DeleteService(context.Context, *connect.Request[v1.DeleteServiceRequest]) (*connect.Response[v1.DeleteServiceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.DeleteService is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) SetTraffic(context.Context, *connect.Request[v1.SetTrafficRequest]) (*connect.Response[v1.SetTrafficResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.SetTraffic is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) RollbackService(context.Context, *connect.Request[v1.RollbackServiceRequest]) (*connect.Response[v1.RollbackServiceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.RollbackService is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) AbortService(context.Context, *connect.Request[v1.AbortServiceRequest]) (*connect.Response[v1.AbortServiceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.AbortService is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) PauseService(context.Context, *connect.Request[v1.PauseServiceRequest]) (*connect.Response[v1.PauseServiceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.PauseService is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) ResumeService(context.Context, *connect.Request[v1.ResumeServiceRequest]) (*connect.Response[v1.ResumeServiceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.ResumeService is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) DeleteRevision(context.Context, *connect.Request[v1.DeleteRevisionRequest]) (*connect.Response[v1.DeleteRevisionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.DeleteRevision is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) ExplainService(context.Context, *connect.Request[v1.ExplainServiceRequest]) (*connect.Response[v1.ExplainServiceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.ExplainService is not implemented"))
 }
 
 func (UnimplementedServiceAPIServiceHandler) ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
