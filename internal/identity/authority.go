@@ -28,6 +28,7 @@ const (
 	fileCAKey  = "ca.key"
 	fileCACert = "ca.crt"
 	fileLock   = "lock"
+	fileMaking = "making.lock" // held while the authority is made, where the folder is shared
 )
 
 // ErrLocked says that another process has the authority's folder open.
@@ -38,6 +39,9 @@ type AuthorityOptions struct {
 	TrustDomain string           // DefaultTrustDomain when empty
 	Lifetime    time.Duration    // of what it signs; DefaultLifetime when zero
 	Now         func() time.Time // time.Now when nil
+	// Shared lets other processes that say so too open the folder meanwhile:
+	// what is in it never changes once it is made.
+	Shared bool
 }
 
 // Authority signs identities. Its key lives in a folder of its own, never in
@@ -51,7 +55,8 @@ type Authority struct {
 }
 
 // OpenAuthority opens the authority in dir, and makes it on first use. The
-// folder is locked until Close: a second process gets [ErrLocked].
+// folder is locked until Close: a second process gets [ErrLocked], unless both
+// share it.
 func OpenAuthority(dir string, opt AuthorityOptions) (*Authority, error) {
 	if opt.TrustDomain == "" {
 		opt.TrustDomain = DefaultTrustDomain
@@ -73,11 +78,23 @@ func (a *Authority) open(dir string) error {
 	if err := privateFolder(dir); err != nil {
 		return err
 	}
-	lock, err := lockFile(filepath.Join(dir, fileLock))
+	how := unix.LOCK_EX
+	if a.opt.Shared {
+		how = unix.LOCK_SH
+	}
+	lock, err := lockFile(filepath.Join(dir, fileLock), how|unix.LOCK_NB)
 	if err != nil {
 		return err
 	}
 	a.lock = lock
+	if a.opt.Shared {
+		// Of several that find an empty folder, one makes the authority.
+		making, err := lockFile(filepath.Join(dir, fileMaking), unix.LOCK_EX)
+		if err != nil {
+			return err
+		}
+		defer making.Close()
+	}
 	if err := a.loadKey(filepath.Join(dir, fileCAKey), filepath.Join(dir, fileCACert)); err != nil {
 		return err
 	}
@@ -194,14 +211,14 @@ func (a *Authority) Bundle() []byte { return encodeCerts(a.cert) }
 // NotAfter is when the authority itself ends.
 func (a *Authority) NotAfter() time.Time { return a.cert.NotAfter }
 
-// lockFile takes the lock that one process at a time can hold; it ends with
-// the returned file, or with the process.
-func lockFile(path string) (*os.File, error) {
+// lockFile takes the lock, as flock's how says; it ends with the returned
+// file, or with the process.
+func lockFile(path string, how int) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open lock: %w", err)
 	}
-	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	err = unix.Flock(int(f.Fd()), how)
 	if errors.Is(err, unix.EWOULDBLOCK) {
 		err = fmt.Errorf("the folder is %w: stop that one, or use another folder", ErrLocked)
 	}

@@ -68,6 +68,39 @@ func TestASecondProcessOnTheAuthoritysFolderIsRefused(t *testing.T) {
 	}
 }
 
+func TestProcessesThatShareAFolderHaveOneAuthority(t *testing.T) {
+	dir := t.TempDir()
+	shared := AuthorityOptions{Shared: true}
+	opened := make(chan *Authority, 8)
+	for range cap(opened) { // flock tells apart open files, not processes
+		go func() {
+			a, err := OpenAuthority(dir, shared)
+			if err != nil {
+				t.Error(err)
+			}
+			opened <- a
+		}()
+	}
+	prints, made := map[string]bool{}, 0
+	for range cap(opened) {
+		a := <-opened
+		if a == nil {
+			t.Fatal("one could not open it")
+		}
+		defer a.Close()
+		prints[a.Fingerprint()] = true
+		if a.Created() {
+			made++
+		}
+	}
+	if len(prints) != 1 || made != 1 {
+		t.Errorf("%d authorities, made %d times", len(prints), made)
+	}
+	if _, err := OpenAuthority(dir, AuthorityOptions{}); !errors.Is(err, ErrLocked) {
+		t.Errorf("opened alone beside who shares: %v", err)
+	}
+}
+
 func openClose(t *testing.T, dir string, opt AuthorityOptions) (*Authority, error) {
 	t.Helper()
 	a, err := OpenAuthority(dir, opt)

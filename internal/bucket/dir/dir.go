@@ -13,6 +13,7 @@ import (
 	"path"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/bucket"
 )
@@ -27,7 +28,7 @@ const (
 )
 
 // Bucket is a folder of blobs. It is used by one process at a time, which
-// whoever opens it sees to.
+// whoever opens it sees to, or by several that all use [OpenShared].
 type Bucket struct {
 	root *os.Root
 }
@@ -37,14 +38,28 @@ var _ bucket.Bucket = (*Bucket)(nil)
 // Open opens the folder, or makes it (0700), and removes what a process that
 // died in mid-write has left.
 func Open(folder string) (*Bucket, error) {
-	root, err := open(folder)
+	return openAfter(folder, func(fs.FileInfo) bool { return true })
+}
+
+// leftoverAge is when what a process has not named in the shared folder is
+// taken to be a dead one's.
+const leftoverAge = 24 * time.Hour
+
+// OpenShared is Open for a folder that other processes use too: what they are
+// writing stays.
+func OpenShared(folder string) (*Bucket, error) {
+	return openAfter(folder, func(st fs.FileInfo) bool { return time.Since(st.ModTime()) > leftoverAge })
+}
+
+func openAfter(folder string, leftover func(fs.FileInfo) bool) (*Bucket, error) {
+	root, err := open(folder, leftover)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the bucket %s: %w", folder, err)
 	}
 	return &Bucket{root: root}, nil
 }
 
-func open(folder string) (_ *os.Root, err error) {
+func open(folder string, leftover func(fs.FileInfo) bool) (_ *os.Root, err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return nil, classified(err)
 	}
@@ -57,15 +72,33 @@ func open(folder string) (_ *os.Root, err error) {
 			err = errors.Join(err, root.Close())
 		}
 	}()
-	if err := root.RemoveAll(tmpFolder); err != nil {
-		return nil, err
-	}
 	for _, f := range []string{tmpFolder, blobsFolder} {
 		if err := root.Mkdir(f, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 			return nil, classified(err)
 		}
 	}
+	if err := clean(root, leftover); err != nil {
+		return nil, err
+	}
 	return root, syncFolder(root, ".")
+}
+
+// clean removes what dead processes have left in mid-write.
+func clean(root *os.Root, leftover func(fs.FileInfo) bool) error {
+	entries, err := fs.ReadDir(root.FS(), tmpFolder)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		st, err := e.Info()
+		if err == nil && leftover(st) {
+			err = root.RemoveAll(tmpFolder + "/" + e.Name())
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // its writer was quicker
+			return err
+		}
+	}
+	return nil
 }
 
 // Close releases the folder. Calls after it fail.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -190,5 +191,53 @@ func TestAFullDiskIsToldAndLeavesNothing(t *testing.T) {
 	}
 	if _, err := b.Put(t.Context(), "half", bytes.NewReader(make([]byte, 512<<10)), false); err != nil {
 		t.Fatalf("what fits, after what did not: %v", err)
+	}
+}
+
+func TestOpeningASharedFolderLeavesWhatOthersWriteAndRemovesOldLeftovers(t *testing.T) {
+	folder := t.TempDir()
+	first, err := dir.OpenShared(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer first.Close()
+	old := filepath.Join(folder, "tmp", "OLD")
+	if err := os.WriteFile(old, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-48 * time.Hour)
+	if err := os.Chtimes(old, long, long); err != nil {
+		t.Fatal(err)
+	}
+	body, end := io.Pipe()
+	put := make(chan error, 1)
+	go func() {
+		_, err := first.Put(context.Background(), "a", body, true)
+		put <- err
+	}()
+	if _, err := end.Write([]byte("half ")); err != nil { // taken: it is written to
+		t.Fatal(err)
+	}
+	second, err := dir.OpenShared(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer second.Close()
+	if _, err := os.Stat(old); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the leftover of a dead process: %v", err)
+	}
+	if _, err := end.Write([]byte("whole")); err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(end.Close(), <-put); err != nil {
+		t.Fatalf("what was written meanwhile: %v", err)
+	}
+	r, _, err := second.Open(context.Background(), "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if b, err := io.ReadAll(r); err != nil || string(b) != "half whole" {
+		t.Errorf("read %q, %v", b, err)
 	}
 }
