@@ -31,6 +31,8 @@ type deployCmd struct {
 	RequestTimeout *time.Duration `name:"request-timeout" placeholder:"D" help:"Time to the first byte of a response. Default: 60s."`
 	Drain          *time.Duration `name:"drain" placeholder:"D" help:"How long old requests may go on after a handover. Default: 30s."`
 	ReadyTimeout   *time.Duration `name:"ready-timeout" placeholder:"D" help:"How long an attempt may take to become ready. Default: 60s."`
+	RequestGroup   *string        `name:"request-group" placeholder:"G" help:"Request group that revisions of this service share: one of them answers at a time. Empty gives each its own, as by default."`
+	Handover       *string        `name:"handover" placeholder:"H" help:"How a revision follows another: exclusive stops the old one before the new one starts, requests wait meanwhile; empty lets them run beside each other, as by default."`
 	NoTraffic      bool           `name:"no-traffic" help:"Leave the traffic where it is."`
 	Tag            string         `name:"tag" placeholder:"T" help:"Make TAG---NAME lead to the new revision alone."`
 	Force          bool           `name:"force" help:"Make a new revision even of what is deployed already."`
@@ -127,6 +129,12 @@ func (cmd *deployCmd) request(base *fairleadv1.Service, file *artifact) (*fairle
 	t, hosts, err := flags.Merge(desiredOf(base))
 	if err != nil {
 		return nil, err
+	}
+	if cmd.RequestGroup != nil {
+		t.Group = *cmd.RequestGroup
+	}
+	if cmd.Handover != nil {
+		t.Handover = *cmd.Handover
 	}
 	if err := t.Check(); err != nil {
 		return nil, err
