@@ -44,7 +44,8 @@ func (cmd *restartCmd) Run(c *call) error {
 }
 
 type deleteCmd struct {
-	Name string `arg:"" help:"Name of the service."`
+	Name     string `arg:"" help:"Name of the service."`
+	Revision string `name:"revision" placeholder:"REV" help:"Delete the record of this revision only; refused while something refers to it."`
 	waitFlags
 }
 
@@ -54,6 +55,18 @@ func (cmd *deleteCmd) Run(c *call) error {
 		return err
 	}
 	defer cl.close()
+	if cmd.Revision != "" {
+		req := &fairleadv1.DeleteRevisionRequest{Service: cmd.Name, Revision: cmd.Revision, By: whoami()}
+		resp, err := cl.DeleteRevision(c.ctx, connect.NewRequest(req))
+		if err != nil {
+			return remote(err)
+		}
+		if !c.out.table() {
+			return c.out.message(resp.Msg)
+		}
+		c.out.line("%s is gone", cmd.Revision)
+		return nil
+	}
 	resp, err := cl.DeleteService(c.ctx, connect.NewRequest(&fairleadv1.DeleteServiceRequest{Service: cmd.Name, By: whoami()}))
 	if err != nil {
 		return remote(err)

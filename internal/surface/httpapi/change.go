@@ -36,26 +36,6 @@ func (a *API) RestartService(ctx context.Context, req *connect.Request[fairleadv
 	return connect.NewResponse(&fairleadv1.RestartServiceResponse{Generation: generation}), nil
 }
 
-// DeleteService writes a tombstone. A service that has one keeps it.
-func (a *API) DeleteService(ctx context.Context, req *connect.Request[fairleadv1.DeleteServiceRequest]) (*connect.Response[fairleadv1.DeleteServiceResponse], error) {
-	name := req.Msg.GetService()
-	d, _, err := a.desired(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if d.Deleted {
-		return connect.NewResponse(&fairleadv1.DeleteServiceResponse{Generation: d.Generation}), nil
-	}
-	author := service.Author{By: by(ctx, req.Msg.GetBy()), At: a.Now()}
-	generation, err := a.change(ctx, name, "delete", func(d service.Desired) (service.Desired, error) {
-		return d.Delete(author), nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&fairleadv1.DeleteServiceResponse{Generation: generation}), nil
-}
-
 // change writes the next generation of a service that stands. These verbs name
 // what they change and nothing else, so a lost race is run again on what won.
 func (a *API) change(ctx context.Context, name, verb string, edit func(service.Desired) (service.Desired, error)) (int32, error) {

@@ -32,13 +32,16 @@ import (
 // eachStore runs a test over the memory store and SQLite.
 func eachStore(t *testing.T, test func(*testing.T, *world)) {
 	t.Run("memory", func(t *testing.T) { test(t, newWorld(t, memory.Open(memory.Options{}))) })
-	t.Run("sqlite", func(t *testing.T) {
-		st, err := sqlite.Open(sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db")})
-		if err != nil {
-			t.Fatal(err)
-		}
-		test(t, newWorld(t, st))
-	})
+	t.Run("sqlite", func(t *testing.T) { test(t, newWorld(t, sqliteStore(t))) })
+}
+
+func sqliteStore(t *testing.T) store.Store {
+	t.Helper()
+	st, err := sqlite.Open(sqlite.Options{Path: filepath.Join(t.TempDir(), "store.db")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
 }
 
 // world is an API behind a real server, with a world that the test sets.
