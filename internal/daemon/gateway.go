@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 	"google.golang.org/grpc/keepalive"
 
 	"github.com/fairlead-platform/fairlead/internal/cli"
@@ -97,6 +98,8 @@ func (g *gatewayRole) ready() error {
 func dialOptions(keys *identity.Keystore, expect identity.Role) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(identity.ClientCredentials(keys, expect)),
+		// A stopped process still takes connections: the next address is not to wait for it.
+		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 2 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}),
 	}
 }

@@ -5,17 +5,83 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/cli"
+	"github.com/fairlead-platform/fairlead/internal/identity"
 	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
+	"github.com/fairlead-platform/fairlead/internal/surface/stream"
 )
+
+// serve opens the sockets and begins to lead.
+func (c *controlRole) serve(ctx context.Context, api string) error {
+	// 1. The listeners.
+	ln, err := net.Listen("tcp", api)
+	if err != nil {
+		return cannotListen("--api", api, err)
+	}
+	c.listening = ln.Addr().String()
+	c.address = dialable(c.listening)
+	if c.socket, err = listenSocket(filepath.Join(c.p.Data, cli.SocketName)); err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	// 2. The leader and its ports, which tell others where this control listens.
+	c.assemble()
+	// 3. One TLS port: streams for roles, the API for operators.
+	roles, others := identity.Splitter{Log: c.p.log}.Split(ln, c.keys.ServerTLS(identity.ServerOptions{}))
+	c.grpc = grpc.NewServer(append(stream.ServerOptions(),
+		grpc.Creds(identity.ServerCredentials()),
+		grpc.ChainUnaryInterceptor(identity.UnaryInterceptor(identity.SocketControl)),
+		grpc.ChainStreamInterceptor(identity.StreamInterceptor(identity.SocketControl)))...)
+	c.hosts.Register(c.grpc)
+	c.gateways.Register(c.grpc)
+	registerIdentity(c.grpc, c.api)
+	handler := c.way.through(c.api.Handler())
+	quiet := slog.NewLogLogger(c.p.log.Handler(), slog.LevelDebug)
+	c.web = &http.Server{Handler: identity.Middleware(identity.SocketControl, handler), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
+	c.local = &http.Server{Handler: identity.LocalMiddleware(operatorName(), handler), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
+	c.serving = start(ctx, func(context.Context) error { return serveAll(c, roles, others) })
+	// 4. The leader, last: whoever it admits must find everything in place.
+	c.leading = start(ctx, c.leader.Run)
+	c.chores = start(ctx, func(ctx context.Context) error { return c.doChores(ctx, api) })
+	return nil
+}
+
+// doChores renews identities and, while leading, collects what nothing names
+// any more.
+func (c *controlRole) doChores(ctx context.Context, api string) error {
+	tick := time.NewTicker(5 * time.Minute)
+	defer tick.Stop()
+	for {
+		select { // the end, or time for a round
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := c.issue(api); err != nil {
+			c.p.log.Error("cannot renew the identity of control", "error", err)
+		}
+		if !c.leader.Leading() {
+			continue
+		}
+		if n, err := c.api.CollectArtifacts(ctx, httpapi.ArtifactGrace); err != nil {
+			c.p.log.Warn("cannot collect artifacts", "error", err)
+		} else if n > 0 {
+			c.p.log.Info("artifacts collected", "count", n)
+		}
+		if err := c.api.CollectTokens(ctx); err != nil {
+			c.p.log.Warn("cannot collect tokens", "error", err)
+		}
+	}
+}
 
 // serveAll serves the three listeners until they are closed.
 func serveAll(c *controlRole, roles, others net.Listener) error {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -42,8 +43,8 @@ func (Roles) Up(ctx context.Context, o cli.UpOptions) (err error) {
 		return err
 	}
 	// 2. Control first, because the others join at it.
-	if in.control, err = openControl(p, o.API); err != nil {
-		return err
+	if in.control, err = openControl(ctx, p, o.Plane, o.API); err != nil {
+		return endedIsFine(ctx, err)
 	}
 	defer func() { err = errors.Join(err, in.control.close()) }()
 	if err := in.control.serve(ctx, o.API); err != nil {
@@ -53,6 +54,9 @@ func (Roles) Up(ctx context.Context, o cli.UpOptions) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, p.closeOps()) }()
+	if err := in.lead(ctx); err != nil {
+		return endedIsFine(ctx, err)
+	}
 	// 3. The gateway and the hosts, which join by tokens like anyone's.
 	if err := in.open(); err != nil {
 		return errors.Join(err, in.close())
@@ -85,6 +89,9 @@ func (in *installation) check() error {
 		}
 		seen[z] = true
 	}
+	if err := checkStore(in.o.Store); err != nil {
+		return err
+	}
 	// The folder before the ports: who starts twice is told of the first.
 	if err := inUse(in.o.Data); err != nil {
 		return err
@@ -93,6 +100,25 @@ func (in *installation) check() error {
 }
 
 func hostName(zone string) string { return "host-" + zone }
+
+// standsBy is how long up waits for the lead: a term of one that died, and some.
+const standsBy = 12 * time.Second
+
+// lead waits until control leads. Beside another control the gateway and the
+// hosts of up would wait for ever, each of a name that the other's may have.
+func (in *installation) lead(ctx context.Context) error {
+	limited, cancel := context.WithTimeout(ctx, standsBy)
+	defer cancel()
+	err := until(limited, in.control.leader.Leading)
+	if other := in.control.leader.Leader(); err != nil && ctx.Err() == nil && other.Holder != "" {
+		return fault.New(fault.Conflict, "run `fairlead control`, `gateway` and `host` where there is more than one control, or name another store",
+			"another control leads on this store: %s at %s", other.Holder, other.Address)
+	}
+	if err != nil && ctx.Err() == nil {
+		return fault.New(fault.Unavailable, "look at the log, and at the store", "the lead could not be taken within %s", standsBy)
+	}
+	return err
+}
 
 // open makes the roles; nothing of them runs yet.
 func (in *installation) open() error {
@@ -170,6 +196,7 @@ func (in *installation) greet() {
 	} else {
 		in.p.say("note: instances run as the user that runs fairlead, and could read the operator's credential and socket in %s", in.p.Data)
 	}
+	in.control.tellStore()
 	in.p.say("deploy something: fairlead deploy hello -- python3 -m http.server '$(PORT)'")
 }
 

@@ -7,6 +7,7 @@ import (
 	"crypto/x509/pkix"
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/big"
 	"net/url"
 	"os"
@@ -52,6 +53,15 @@ type Authority struct {
 	cert    *x509.Certificate
 	lock    *os.File
 	created bool
+}
+
+// HasAuthority says whether an authority was made in dir.
+func HasAuthority(dir string) (bool, error) {
+	_, err := os.Stat(filepath.Join(dir, fileCAKey))
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	return err == nil, err
 }
 
 // OpenAuthority opens the authority in dir, and makes it on first use. The

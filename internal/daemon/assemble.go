@@ -1,0 +1,145 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/oklog/ulid/v2"
+
+	"github.com/fairlead-platform/fairlead/internal/control"
+	"github.com/fairlead-platform/fairlead/internal/identity"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/surface/attach"
+	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
+	"github.com/fairlead-platform/fairlead/internal/surface/stream"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// assemble joins the leader, its ports to the world, and the API over them.
+func (c *controlRole) assemble() {
+	c.hosts = attach.New(attach.Config{
+		PeerName: peerName, Logger: c.p.log.With("part", "attach"), Artifacts: c.artifact,
+		Admit: func(ctx context.Context, h service.Host, kept view.Epoch) (view.Epoch, error) {
+			return c.leader.AdmitHost(ctx, h, kept)
+		},
+	})
+	c.gateways = stream.New(stream.Config{
+		PeerName: peerName, Log: c.p.log.With("part", "stream"),
+		Admit: func(ctx context.Context, g service.GatewayState) (view.Epoch, error) {
+			return c.leader.AdmitGateway(ctx, g)
+		},
+		Goodbye: func(ctx context.Context, name string) error { return c.leader.GatewayGoodbye(ctx, name) },
+	})
+	c.leader = control.New(control.Config{
+		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Name: processName(), LockIsLease: !c.shared(),
+		Address: advertised(c.plane.Advertise, c.listening), SetGateways: c.hosts.SetGateways, Turned: c.turned,
+		Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
+	})
+	c.api = httpapi.New(httpapi.Config{
+		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store},
+		Authority: c.authority, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),
+	})
+	c.way = newWay(c)
+	c.p.ops.Check("control", c.ready)
+}
+
+// ready: it leads, or stands by beside a leader that is heard.
+func (c *controlRole) ready() error {
+	other := c.leader.Leader()
+	switch {
+	case c.leader.Leading(), other.Holder != "" && other.Quiet < heardFor:
+		return nil
+	case other.Holder != "":
+		return fmt.Errorf("this control does not lead, and %s has not renewed its lease for %s", other.Holder, other.Quiet.Round(time.Second))
+	}
+	return errors.New("this control does not lead, and knows of none that does")
+}
+
+// heardFor is how old the last renewal of a living leader can be: it renews
+// each second, and is looked at each second.
+const heardFor = 3 * time.Second
+
+func newID() string { return ulid.Make().String() }
+
+func processName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	return fmt.Sprintf("%s/%d", host, os.Getpid())
+}
+
+// peerName is the name in the identity that the guard let through.
+func peerName(ctx context.Context) (string, error) {
+	p := identity.PeerFromContext(ctx)
+	if p.Anonymous() {
+		return "", errors.New("the peer showed no identity")
+	}
+	return p.ID.Name, nil
+}
+
+// artifact opens an artifact by digest, for hosts.
+func (c *controlRole) artifact(ctx context.Context, digest string) (io.ReadCloser, error) {
+	r, _, err := c.bucket.Open(ctx, httpapi.ArtifactName(digest))
+	return r, err
+}
+
+type logReader struct{ *attach.Server }
+
+func (l logReader) Logs(ctx context.Context, q service.LogQuery, emit func([]service.LogLine) error) error {
+	return l.StreamLogs(ctx, q, emit)
+}
+
+// gatewayReader tells of the gateways that follow here; while standing by, of
+// those that the store knows, as not connected.
+type gatewayReader struct{ c *controlRole }
+
+func (g gatewayReader) States() []service.GatewayState {
+	if g.c.leader.Leading() {
+		return g.c.gateways.States()
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	docs, _, err := g.c.store.List(ctx, service.KindGateway)
+	if err != nil {
+		g.c.p.log.Warn("cannot list the gateways", "error", err)
+	}
+	out := make([]service.GatewayState, 0, len(docs))
+	for _, d := range docs {
+		var known service.Gateway
+		if json.Unmarshal(d.Body, &known) == nil { // one that cannot be read is the leader's to tell of
+			out = append(out, service.GatewayState{Name: known.Name, Poll: known.Poll, Public: known.Public, Serves: known.Serves, Keeps: known.Keeps})
+		}
+	}
+	return out
+}
+
+type leaderReader struct {
+	*control.Control
+	store store.Store
+}
+
+// Alarms are the installation's, or what only a person can settle of a service.
+func (l leaderReader) Alarms(name string) []string {
+	if name == "" {
+		alarms := l.Control.Alarms()
+		if !l.Leading() {
+			alarms = append(alarms, standing(l.Leader()))
+		}
+		if disk, ok := l.store.(interface{ Full() bool }); ok && disk.Full() {
+			alarms = append(alarms, "the disk of the store is full: until there is room only deletions and returns to an earlier route are recorded")
+		}
+		return alarms
+	}
+	if text := l.NeedsOperator(name); text != "" {
+		return []string{text}
+	}
+	return nil
+}
