@@ -35,7 +35,12 @@ func (j *job) stopCollected(ctx context.Context, r *saga.Run) error {
 		if err := j.stopUnrouted(ctx, name, "nothing refers to it"); err != nil {
 			return err
 		}
-		r.Text("%s stopped", plural(len(rev.Value.Slots)+len(rev.Value.Leaving), "instance"))
+		left := len(j.snapshot().Revision(name).Value.Leaving)
+		text := plural(len(rev.Value.Slots)+len(rev.Value.Leaving)-left, "instance") + " stopped"
+		if left > 0 {
+			text += fmt.Sprintf(", %d more when their host is back", left)
+		}
+		r.Text("%s", text)
 		return nil
 	}
 	left, err := j.stopLeaving(ctx, rev.Value, "it left the revision")

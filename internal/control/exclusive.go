@@ -116,7 +116,10 @@ func (j *job) stopOthers(ctx context.Context, r *saga.Run, name string) error {
 func (j *job) giveBack(ctx context.Context, reason string) error {
 	s := j.snapshot()
 	lead := service.Lead(s.Catalog.Value.Traffic)
-	if lead == "" || s.Desired.Value.Deleted {
+	if s.Desired.Value.Deleted {
+		return nil // the deletion withdraws the routes and stops everything
+	}
+	if lead == "" {
 		return j.putBack(ctx, reason)
 	}
 	// As long as it runs, nothing was started beside it.

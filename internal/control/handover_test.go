@@ -208,3 +208,29 @@ func TestAnExclusiveRevisionThatWouldGetNoTrafficIsNotRunBesideTheOther(t *testi
 		alone()
 	})
 }
+
+func TestAPauseNeverKeepsRequestsWaitingInAnExclusiveHandover(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		r.start(options{})
+		r.swap("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		r.swap("hello", "two")
+		r.within(10*time.Second, "the old one has given way", func() bool { return r.deploySaga("hello").At() == "ready" })
+		r.verb("hello", service.Pause)
+		r.leads(10*time.Second, "hello", "hello-00002")
+	})
+}
+
+func TestADeletionAmidAnExclusiveHandoverLeavesNothing(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		r.start(options{})
+		r.swap("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		alone := r.oneAtATime("hello")
+		r.swap("hello", "two")
+		r.within(10*time.Second, "the old one has given way", func() bool { return r.deploySaga("hello").At() == "ready" })
+		r.delete("hello")
+		r.within(2*time.Minute, "nothing is left", func() bool { return r.remains("hello") == 0 && len(r.hosts.Running()) == 0 })
+		alone()
+	})
+}

@@ -41,6 +41,7 @@ func (j *job) capacity(ctx context.Context, r *saga.Run) error {
 	if err != nil {
 		return err
 	}
+	r.Effect(service.EffectWanted, s.WantedTraffic())
 	started, err := j.capacityFor(ctx, r, parts)
 	if err != nil {
 		return err

@@ -394,3 +394,62 @@ func TestASplitIsPublishedWholeAndEachPartAnswers(t *testing.T) {
 		two()
 	})
 }
+
+func TestAScaleOrAPauseDuringAChangeOfTrafficDoesNotTakeItBack(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		p := &pointStore{}
+		c := r.start(options{warm: time.Hour, wrap: func(s store.Store) store.Store { p.Store = s; return p }})
+		p.kill = c.cancel
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		r.deploy("hello", "two")
+		r.serves(10*time.Second, "hello", "hello-00002")
+		var plans []string
+		p.hook = func(_ int, a store.Apply) {
+			if writes(service.KindRoutes, "hello")(a) {
+				routes, _ := get[service.Routes](r, service.KindRoutes, "hello")
+				plans = append(plans, service.PlanText(routes.Plan))
+			}
+		}
+		stop := r.watched("hello", "g1")
+		r.gateways.Gateway("g1").Lag(3 * time.Second)
+		if _, err := r.rollback("hello", ""); err != nil {
+			t.Fatal(err)
+		}
+		r.within(time.Second, "it waits for the gateway", func() bool { return r.saga("hello", service.WorkTraffic).At() == "publish" })
+		r.write("hello", func(d *service.Desired) { d.Instances = 2 })
+		r.verb("hello", service.Pause)
+		r.leads(30*time.Second, "hello", "hello-00001")
+		if len(plans) != 1 {
+			t.Errorf("the routes went %q", plans)
+		}
+		stop()
+	})
+}
+
+func TestALaterRollbackWinsOverAChangeOfTrafficThatWaits(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		r.start(options{})
+		for i, release := range []string{"one", "two", "three"} {
+			r.deploy("hello", release)
+			r.serves(10*time.Second, "hello", service.RevisionName("hello", int32(i+1)))
+		}
+		r.within(time.Minute, "the others are retired", func() bool { return len(r.hosts.Running()) == 1 })
+		r.hosts.Behave(func(_ string, a service.Assignment) hosttest.Behaviour {
+			return hosttest.Behaviour{NeverListens: runs(a, "two")}
+		})
+		stop := r.watched("hello", "g1")
+		if _, err := r.rollback("hello", "hello-00002"); err != nil {
+			t.Fatal(err)
+		}
+		r.within(5*time.Second, "it waits for capacity", func() bool {
+			return r.saga("hello", service.WorkTraffic).At() == "capacity" && len(r.hosts.Running()) == 2
+		})
+		if _, err := r.rollback("hello", "hello-00001"); err != nil {
+			t.Fatal(err)
+		}
+		r.leads(6*time.Second, "hello", "hello-00001")
+		r.within(time.Minute, "nothing of the other is left", func() bool { return len(r.hosts.Running()) == 1 })
+		stop()
+	})
+}

@@ -79,7 +79,7 @@ func (c *clocks) see(s *service.Snapshot) {
 		if s.Catalog.Value.Warm != r.Value.Name {
 			delete(c.unreferenced, warmPrefix+r.Value.Name)
 		}
-		if s.KeptBy(r.Value) != "" || r.Value.State == service.RevisionRetired {
+		if s.KeptBy(r.Value) != "" || r.Value.State == service.RevisionRetired && len(r.Value.Slots)+len(r.Value.Leaving) == 0 {
 			delete(c.unreferenced, r.Value.Name)
 		}
 	}

@@ -343,3 +343,26 @@ func TestADeletedServicesProcessesOnAHostThatWasAwayAreStoppedOnItsReturn(t *tes
 		r.within(2*time.Minute, "the stray is stopped", func() bool { return len(r.live("hello-00001")) == 0 })
 	})
 }
+
+func TestACollectedRevisionIsStoppedWhenItsHostIsBack(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		r.start(options{})
+		r.write("hello", func(d *service.Desired) { d.Template.Command, d.Instances = []string{"one"}, 2 })
+		r.serves(10*time.Second, "hello", "hello-00001")
+		r.deploy("hello", "two")
+		r.serves(10*time.Second, "hello", "hello-00002")
+		r.hosts.Disconnect("b")
+		r.within(60*time.Second, "the first revision is retired", func() bool {
+			rev, _ := get[service.Revision](r, service.KindRevision, "hello-00001")
+			return rev.State == service.RevisionRetired
+		})
+		if rev, _ := get[service.Revision](r, service.KindRevision, "hello-00001"); len(rev.Leaving) == 0 {
+			t.Fatal("nothing of it was left on the host that is away")
+		}
+		r.hosts.Connect("b")
+		r.within(60*time.Second, "nothing of it runs any more", func() bool {
+			rev, _ := get[service.Revision](r, service.KindRevision, "hello-00001")
+			return len(r.live("hello-00001")) == 0 && len(rev.Leaving) == 0
+		})
+	})
+}

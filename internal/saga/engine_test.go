@@ -398,3 +398,58 @@ func TestTheRecordThatWasGivenIsNotChanged(t *testing.T) {
 		t.Errorf("it is %+v", given)
 	}
 }
+
+func TestASagaThatIsHeldStopsBeforeItsNextStepSaysSoAndGoesOn(t *testing.T) {
+	w, j := newWorld(), &journal{}
+	d := w.definition()
+	e := engine(j)
+	hold := "a person holds it"
+	e.Hold = func(r Record) string {
+		if r.At() == "b" {
+			return hold
+		}
+		return ""
+	}
+	r := drive(t, e, d, newRecord(d), 0)
+	if r.State != Running || r.At() != "b" || j.record.Held != hold || !slices.Equal(w.log, []string{"do a"}) {
+		t.Fatalf("%+v, did %q", j.record, w.log)
+	}
+	saves := j.saves
+	if drive(t, e, d, j.record, j.version); j.saves != saves {
+		t.Error("that it is held was recorded again")
+	}
+	hold = ""
+	if r := drive(t, e, d, j.record, j.version); r.State != Done || r.Held != "" || r.Attempt != 1 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestWhatIsHeldIsEndedByAnAbort(t *testing.T) {
+	w, j := newWorld(), &journal{}
+	d := w.definition()
+	e := engine(j)
+	var abort error
+	e.Hold = func(r Record) string { return "held" }
+	e.Interrupt = func(Record) error { return abort }
+	drive(t, e, d, newRecord(d), 0)
+	abort = fmt.Errorf("%w: by a person", ErrAborted)
+	if r := drive(t, e, d, j.record, j.version); r.State != Failed || len(w.stands) != 0 {
+		t.Errorf("%+v", r)
+	}
+}
+
+func TestAQuietStepIsRecordedWithTheNextSaveAndDoneAgainWhereThatWasLost(t *testing.T) {
+	w, j := newWorld(), &journal{}
+	d := w.definition()
+	looked := 0
+	d.Steps[0] = StepDefinition{Name: "a", Quiet: true, NoUndo: "it looks", Do: func(context.Context, *Run) error { looked++; return nil }}
+	j.errAt, j.err = 1, errors.New("the store failed")
+	e := engine(j)
+	if _, err := e.Drive(t.Context(), d, newRecord(d), 0); err == nil || looked != 1 || j.record.ID != "" {
+		t.Fatalf("the first save is not that of the second step: %+v, %v", j.record, err)
+	}
+	j.errAt = 0
+	if r := drive(t, e, d, newRecord(d), 0); r.State != Done || looked != 2 || r.Steps[0].State != "done" {
+		t.Errorf("%+v, looked %d times", r, looked)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/view"
 )
 
 // Kinds of work. Those that are sagas have the names of their definitions.
@@ -187,13 +188,16 @@ func (s *Snapshot) AbortedBy(r saga.Record) string {
 }
 
 // HeldAt says that a person holds the saga before the step that it is at;
-// empty means not. What is published is recorded all the same.
+// empty means not. What is published is recorded all the same, and requests
+// that are held for an exclusive handover are not kept waiting.
 func (s *Snapshot) HeldAt(r saga.Record) string {
 	if !s.Desired.Value.Paused || r.Kind != WorkDeploy && r.Kind != WorkTraffic {
 		return ""
 	}
-	switch at := r.At(); at {
-	case "finalize", "record", "":
+	switch at := r.At(); {
+	case at == "finalize" || at == "record" || at == "":
+		return ""
+	case slices.ContainsFunc(s.Routes.Value.Plan.Splits, func(p view.Split) bool { return p.Hold }):
 		return ""
 	default:
 		return fmt.Sprintf("it is paused before %s; it goes on by: fairlead resume %s", at, s.Service)
@@ -215,7 +219,12 @@ func (s *Snapshot) Superseded(r saga.Record) string {
 		if rev.Exists() && !s.wants(rev.Value) {
 			return fmt.Sprintf("generation %d asks for something else", d.Generation)
 		}
-	case WorkTraffic, WorkScale, WorkRestart:
+	case WorkTraffic:
+		// A generation that wants the same traffic changes nothing for it.
+		if moves := r.Effects[EffectWanted]; moves != "" && moves != s.WantedTraffic() {
+			return fmt.Sprintf("generation %d wants other traffic", d.Generation)
+		}
+	case WorkScale, WorkRestart:
 		if d.Generation > r.Generation {
 			return fmt.Sprintf("generation %d came after it", d.Generation)
 		}

@@ -69,6 +69,18 @@ func (s *Snapshot) LatestAfter() string {
 	return latest
 }
 
+// EffectWanted notes in a traffic saga what it was asked for, see WantedTraffic.
+const EffectWanted = "wanted"
+
+// WantedTraffic tells apart what is wanted of traffic and host names today.
+func (s *Snapshot) WantedTraffic() string {
+	parts, err := s.Parts(s.LatestAfter())
+	if err != nil {
+		return err.Error()
+	}
+	return fmt.Sprint(parts, s.Desired.Value.HostsOf())
+}
+
 // Record is the catalog once traffic goes to parts, with latest the latest
 // revision. What led the traffic before is noted, and kept warm unless it
 // cannot run beside another.
