@@ -63,6 +63,7 @@ type commands struct {
 	Pause     pauseCmd     `cmd:"" group:"services" help:"Have what is in progress hold before its next step."`
 	Resume    resumeCmd    `cmd:"" group:"services" help:"End a pause."`
 	Delete    deleteCmd    `cmd:"" group:"services" help:"Withdraw, stop and forget a service."`
+	Explain   explainCmd   `cmd:"" group:"services" help:"Say what each record and each part of the world says, where they differ, which wins and why, and what to do."`
 	Logs      logsCmd      `cmd:"" group:"services" help:"Show what the instances wrote."`
 	Events    eventsCmd    `cmd:"" group:"services" help:"Show the history of a service."`
 

@@ -70,6 +70,7 @@ const (
 	green = "32"
 	red   = "31"
 	faint = "2"
+	bold  = "1"
 )
 
 func (p *printer) paint(color, text string) string {

@@ -86,7 +86,6 @@ type Config struct {
 // API implements the operator's services and the identity service.
 type API struct {
 	Config
-	fairleadv1connect.UnimplementedServiceAPIServiceHandler
 	// uses guards artifacts between a deploy that names one and the collector.
 	uses artifactUses
 }

@@ -101,9 +101,21 @@ func (f *follower) follow(ctx context.Context, from uint64, send func(*fairleadv
 	}
 }
 
-// snapshot reads all that counts, and returns a sequence from which nothing
-// that changed since is missed. What is read twice is told apart by its version.
+// snapshot reads all that counts, as of one sequence, and returns it: nothing
+// that changed since is missed. A catalog that is newer than the sagas would say
+// that something is done before its last steps were told.
 func (f *follower) snapshot(ctx context.Context) (uint64, error) {
+	for {
+		sequence, err := f.read(ctx)
+		if err != nil || f.desired.version <= sequence && f.catalog.version <= sequence {
+			return sequence, err
+		}
+	}
+}
+
+// read returns the sequence at which the sagas are true; the other documents
+// are as of then or later.
+func (f *follower) read(ctx context.Context) (uint64, error) {
 	docs, seq, err := f.api.Store.List(ctx, service.KindSaga)
 	if err != nil {
 		return 0, err

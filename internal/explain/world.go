@@ -1,0 +1,172 @@
+package explain
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+const notLeading = "this control does not lead: what they say now is known to the one that does, and here only what was recorded"
+
+func (e *explainer) gateways() []string {
+	var out []string
+	if !e.Leading {
+		out = append(out, notLeading)
+	}
+	for _, g := range e.w.Gateways {
+		out = append(out, e.gateway(g))
+	}
+	if len(e.w.Gateways) == 0 {
+		out = append(out, "no gateway is known: nothing is routed")
+	}
+	return out
+}
+
+func (e *explainer) gateway(g service.KnownGateway) string {
+	serves, keeps := held(g)
+	text := fmt.Sprintf("%s serves %s", g.Name, e.byTable(serves))
+	switch {
+	case g.State == nil && serves.Zero():
+		text = g.Name + " has never said what it serves"
+	case g.State == nil:
+		text = fmt.Sprintf("%s was last known to serve %s", g.Name, e.byTable(serves))
+	}
+	if keeps != serves {
+		text += "; on its disk is " + e.byTable(keeps)
+	}
+	if g.State != nil && g.State.Refused[e.s.Service] != "" {
+		text += "; it refuses what was published: " + g.State.Refused[e.s.Service]
+	}
+	if g.State != nil && g.State.KeepError != "" {
+		text += "; it cannot keep what it serves: " + g.State.KeepError
+	}
+	if g.Behind() {
+		text += fmt.Sprintf("; %s: it is behind, and nobody waits for it", silence(g.Silent))
+	}
+	return text
+}
+
+func silence(d time.Duration) string {
+	if d == time.Duration(math.MaxInt64) {
+		return "it was not heard since the leader started"
+	}
+	return "it was not heard for " + d.Round(time.Second).String()
+}
+
+// held are the tables that the gateway may route by, as last told.
+func held(g service.KnownGateway) (serves, keeps view.Version) {
+	if g.State != nil {
+		return g.State.Serves, g.State.Keeps
+	}
+	return g.Serves, g.Keeps
+}
+
+// byTable is the plan that a table of that version holds, in words.
+func (e *explainer) byTable(v view.Version) string {
+	switch {
+	case v.Zero():
+		return "no table yet"
+	case v.Incarnation != e.w.Incarnation || v.Counter > e.w.Sequence:
+		return fmt.Sprintf("table %s, which this store never published", v)
+	}
+	if e.s.Routes.Exists() && v.Counter >= e.s.Routes.Version {
+		return fmt.Sprintf("%s (table %d)", service.PlanText(e.s.Routes.Value.Plan), v.Counter)
+	}
+	for _, p := range e.s.Routes.Value.Earlier {
+		if v.Counter >= p.Sequence {
+			return fmt.Sprintf("%s (table %d)", service.PlanText(p.Plan), v.Counter)
+		}
+	}
+	return fmt.Sprintf("nothing of this service (table %d)", v.Counter)
+}
+
+// current says that the gateway serves what is published.
+func (e *explainer) upToDate(g service.KnownGateway) bool {
+	serves, _ := held(g)
+	return serves.Incarnation == e.w.Incarnation && serves.Counter >= e.s.Routes.Version && serves.Counter <= e.w.Sequence &&
+		(g.State == nil || g.State.Refused[e.s.Service] == "")
+}
+
+// processes tells of each revision what runs in its slots.
+func (e *explainer) processes() []string {
+	var out []string
+	if !e.Leading {
+		out = append(out, notLeading)
+	}
+	for _, r := range e.s.Revisions {
+		if len(r.Value.Slots)+len(r.Value.Leaving) == 0 {
+			continue
+		}
+		out = append(out, fmt.Sprintf("%s: %d of %s live", r.Value.Name, e.live(r.Value), plural(len(r.Value.Slots), "instance")))
+		for _, slot := range r.Value.Slots {
+			out = append(out, e.slot(slot, "")...)
+		}
+		for _, slot := range r.Value.Leaving {
+			out = append(out, e.slot(slot, " (leaving)")...)
+		}
+	}
+	for _, i := range e.strays() {
+		out = append(out, fmt.Sprintf("%s on %s is %s, and no record asks for it", i.Slot, i.Host, i.State))
+	}
+	if len(out) == 0 {
+		return []string{"nothing runs"}
+	}
+	return out
+}
+
+func (e *explainer) live(r service.Revision) int {
+	n := 0
+	for _, slot := range r.Slots {
+		if slices.ContainsFunc(e.w.Instances[slot.ID], func(i service.Instance) bool { return i.State == service.InstanceLive }) {
+			n++
+		}
+	}
+	return n
+}
+
+func (e *explainer) slot(slot service.Slot, mark string) []string {
+	h := e.w.Hosts[slot.Host]
+	running := e.w.Instances[slot.ID]
+	if len(running) == 0 {
+		why := "its host reports no process"
+		if !h.Connected || !h.Reported {
+			why = "nothing is known: its host is not connected"
+		}
+		return []string{fmt.Sprintf("%s on %s%s: %s", slot.ID, slot.Host, mark, why)}
+	}
+	var out []string
+	for _, i := range running {
+		line := fmt.Sprintf("%s on %s%s: %s", slot.ID, i.Host, mark, i.State)
+		if i.Pid != 0 {
+			line += fmt.Sprintf(", pid %d", i.Pid)
+		}
+		if i.Restarts > 0 {
+			line += ", " + plural(i.Restarts, "restart")
+		}
+		for _, detail := range []string{i.Detail, i.ExitStatus} {
+			if detail != "" && !strings.Contains(line, detail) {
+				line += ", " + detail
+			}
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+// strays are processes whose slot no revision has.
+func (e *explainer) strays() []service.Instance {
+	var out []service.Instance
+	for _, i := range e.w.Of[e.s.Service] {
+		r := e.s.Revision(i.Revision).Value
+		is := func(s service.Slot) bool { return s.ID == i.Slot && s.Host == i.Host }
+		if i.State != service.InstanceExited && !slices.ContainsFunc(r.Slots, is) && !slices.ContainsFunc(r.Leaving, is) {
+			out = append(out, i)
+		}
+	}
+	return out
+}
