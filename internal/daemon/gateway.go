@@ -72,7 +72,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	g.holder, err = resolver.OpenHolder(resolver.HolderConfig{
 		Name: cfg.name, Session: session, PublicAddress: g.gateway.PublicAddr().String(), PollAddress: g.gateway.PollAddr().String(),
 		Library: "fairlead gateway " + p.Version, Path: filepath.Join(folder, "routes"), Controls: cfg.controls,
-		Dial: dialOptions(g.keys, identity.Control), OnApply: g.tables.apply, Refuse: gateway.RefuseRoute, Log: p.log,
+		Dial: toControl(g.keys, cfg.controls), OnApply: g.tables.apply, Refuse: gateway.RefuseRoute, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.gateway.Close())
@@ -94,12 +94,23 @@ func (g *gatewayRole) ready() error {
 	return nil
 }
 
+// toControl are the options of a role that dials one of several controls. A
+// stopped process still takes connections: the next address is not to wait for
+// it. Where there is no other address, patience is better: many may come at once.
+func toControl(keys *identity.Keystore, controls []string) []grpc.DialOption {
+	options := dialOptions(keys, identity.Control)
+	if len(controls) > 1 {
+		options = append(options, grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: nextControl}))
+	}
+	return options
+}
+
+const nextControl = 1500 * time.Millisecond
+
 // dialOptions of a role that dials another.
 func dialOptions(keys *identity.Keystore, expect identity.Role) []grpc.DialOption {
 	return []grpc.DialOption{
 		grpc.WithTransportCredentials(identity.ClientCredentials(keys, expect)),
-		// A stopped process still takes connections: the next address is not to wait for it.
-		grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: 2 * time.Second}),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}),
 	}
 }

@@ -42,7 +42,7 @@ func openHost(p *process, cfg hostConfig) (*hostRole, error) {
 		return nil, err
 	}
 	h.host, err = host.New(host.Config{
-		Name: cfg.name, Zone: cfg.zone, Dir: folder, Control: cfg.controls, DialControl: append(dialOptions(h.keys, identity.Control), control.option()),
+		Name: cfg.name, Zone: cfg.zone, Dir: folder, Control: cfg.controls, DialControl: append(toControl(h.keys, cfg.controls), control.option()),
 		DialGateway: func(string) []grpc.DialOption { return dialOptions(h.keys, identity.Gateway) },
 		Library:     "fairlead host " + p.Version, Advertise: cfg.advertise, KeepInstances: cfg.keep, Logger: p.log,
 	})
