@@ -40,7 +40,7 @@ func (j *job) queue(_ context.Context, r *saga.Run) error {
 	s := j.snapshot()
 	d := s.Desired.Value
 	rev := service.Revision{
-		Name: r.Record.Subject, Service: s.Service, Number: s.NextRevision(), Digest: s.Intent, Force: d.Force,
+		Name: r.Record.Subject, Service: s.Service, Number: s.NextRevision(j.world()), Digest: s.Intent, Force: d.Force,
 		State: service.RevisionPending, Minted: j.minted, CreatedAt: time.Now(), Generation: d.Generation,
 		Template: d.Template, Round: d.Round,
 	}

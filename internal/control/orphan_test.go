@@ -78,3 +78,23 @@ func TestAGatewayThatRefusesWhatIsPublishedIsNamed(t *testing.T) {
 		two()
 	})
 }
+
+func TestADeployUnderANewStoreNeverTakesAnOldProcessForItsOwn(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		a := r.start(options{})
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		a.stop()
+		r.forgetStore()
+		r.start(options{})
+		stop := r.watched("hello", "g1")
+		r.deploy("hello", "two")
+		r.serves(20*time.Second, "hello", "hello-00002")
+		for _, i := range r.live("hello-00002") {
+			if i.Slot == "hello-00001.0" {
+				t.Errorf("an old process serves: %+v", i)
+			}
+		}
+		stop()
+	})
+}

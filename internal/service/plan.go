@@ -237,7 +237,7 @@ func (s *Snapshot) wants(r Revision) bool {
 	return r.Digest == s.Intent && r.Force == s.Desired.Value.Force
 }
 
-func (s *Snapshot) planDeploy(*World) Work {
+func (s *Snapshot) planDeploy(w *World) Work {
 	d := s.Desired.Value
 	if latest := s.Revision(s.LatestAfter()); latest.Exists() && s.wants(latest.Value) {
 		return Work{}
@@ -253,7 +253,7 @@ func (s *Snapshot) planDeploy(*World) Work {
 			return Work{} // it waits, or was ended by a person
 		}
 	}
-	name := RevisionName(s.Service, s.NextRevision())
+	name := RevisionName(s.Service, s.NextRevision(w))
 	return Work{Kind: WorkDeploy, Revision: name, Reason: fmt.Sprintf("generation %d asks for what no revision is", d.Generation)}
 }
 

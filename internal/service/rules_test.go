@@ -98,9 +98,14 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 		needs    string
 	}{
 		"nothing": {edit: func(*Snapshot, *World) {}},
-		"a new service": {edit: func(s *Snapshot, _ *World) {
+		"a new service": {edit: func(s *Snapshot, w *World) {
 			*s = Snapshot{Service: "s", Desired: s.Desired, Intent: s.Intent}
+			w.Of = nil
 		}, kind: WorkDeploy, revision: "s-00001"},
+		"a new service, while processes of an earlier life run": {edit: func(s *Snapshot, w *World) {
+			*s = Snapshot{Service: "s", Desired: s.Desired, Intent: s.Intent}
+			w.Of = map[string][]Instance{"s": {{Service: "s", Revision: "s-00007"}, {Service: "s", Revision: "s-x"}}}
+		}, kind: WorkDeploy, revision: "s-00008"},
 		"another template": {edit: func(s *Snapshot, _ *World) { wantTwo(s) }, kind: WorkDeploy, revision: "s-00002"},
 		"the same by force": {edit: func(s *Snapshot, _ *World) {
 			s.Desired.Value.Generation, s.Desired.Value.Force = 2, "x"

@@ -2,6 +2,8 @@ package service
 
 import (
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/saga"
@@ -116,13 +118,28 @@ func (s *Snapshot) Saga(id string) Doc[saga.Record] {
 	return Doc[saga.Record]{}
 }
 
-// NextRevision is the number of the next revision in this life of the service.
-func (s *Snapshot) NextRevision() int32 {
+// NextRevision is the number of the next revision. It passes over the names of
+// what still runs, also out of an earlier life of the service or of the store:
+// an old process must not be taken for a new revision's.
+func (s *Snapshot) NextRevision(w *World) int32 {
 	n := s.Catalog.Value.LastRevision
 	for _, r := range s.Revisions {
 		n = max(n, r.Value.Number)
 	}
+	for _, i := range w.Of[s.Service] {
+		n = max(n, numberOf(s.Service, i.Revision))
+	}
 	return n + 1
+}
+
+// numberOf is the number in a revision's name; zero when it is not of the service.
+func numberOf(service, revision string) int32 {
+	digits, ok := strings.CutPrefix(revision, service+"-")
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if !ok || err != nil || n < 0 || RevisionName(service, int32(n)) != revision {
+		return 0
+	}
+	return int32(n)
 }
 
 // Empty says that the store holds nothing of the service.
