@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -11,35 +12,55 @@ import (
 )
 
 // adopt takes over what an earlier process of this host left running, notes
-// what has ended since, and ends what no record knows.
+// what has ended since, and retires what belongs to nothing. A damaged record
+// ends no process: what it said is told by the other records, or by the
+// process itself.
 func (h *Host) adopt() error {
-	records, err := readAll[record](h.folder, dirInstances, h.log)
+	records, _, err := readAll[record](h.folder, dirInstances, h.log)
 	if err != nil {
 		return err
 	}
-	known := map[string]bool{} // :: instance
-	var lost []*instance
-	h.mu.Lock()
-	for id := range h.endings {
-		known[id] = true
+	carried, err := h.carriers()
+	if err != nil {
+		return err
 	}
+	h.mu.Lock()
+	h.rebuildSlotsLocked(records, carried)
+	var lost []*instance
 	for id, r := range records {
-		known[id] = true
+		if _, runs := carried[id]; r.Pid == 0 && runs {
+			continue // made, and not recorded before its host died: adopted below
+		}
 		if in := h.adoptLocked(r); in != nil {
 			lost = append(lost, in)
 		}
 	}
+	rebuilt, ended := h.adoptCarriersLocked(records, carried)
+	lost = append(lost, ended...)
 	for _, s := range h.slots {
-		slices.SortFunc(s.instances, func(a, b *instance) int { return int(a.rec.Start) - int(b.rec.Start) })
+		slices.SortFunc(s.instances, func(a, b *instance) int { return cmp.Compare(a.rec.Start, b.rec.Start) })
+	}
+	known := map[string]bool{} // :: instance
+	for id := range h.endings {
+		known[id] = true
+	}
+	for id := range h.instances {
+		known[id] = true
+	}
+	for id := range records {
+		known[id] = true
 	}
 	h.mu.Unlock()
-	if err := h.endStrays(); err != nil {
+	if err := h.keepRebuilt(rebuilt); err != nil {
+		return err
+	}
+	if err := h.endRemains(); err != nil {
 		return err
 	}
 	for _, in := range lost {
 		h.clean(in)
 	}
-	if err := h.sweep(records); err != nil {
+	if err := h.sweep(known); err != nil {
 		return err
 	}
 	return h.ports.keepOnly(known)
@@ -85,10 +106,9 @@ func (h *Host) endAdoptedLocked(in *instance) {
 	}
 }
 
-// endStrays ends every process that carries this folder's marker and belongs to
-// no adopted instance: one that was made but not recorded, or that outlived
-// its instance.
-func (h *Host) endStrays() error {
+// endRemains ends every process that carries this folder's marker and belongs
+// to no adopted instance: what outlived the first process of its instance.
+func (h *Host) endRemains() error {
 	all, err := allProcs()
 	if err != nil {
 		return err
@@ -102,10 +122,10 @@ func (h *Host) endStrays() error {
 		h.mu.Lock()
 		in := h.instances[id]
 		h.mu.Unlock()
-		if in != nil && (p.session == in.rec.Pid || p.pid == in.rec.Pid) {
-			continue
+		if in != nil {
+			continue // it ends with its instance
 		}
-		h.log.Warn("a stray process is ended", "pid", p.pid, "program", p.name, "instance", id)
+		h.log.Warn("what outlived its instance is ended", "pid", p.pid, "program", p.name, "instance", id)
 		if err := endStray(p); err != nil {
 			return err
 		}
@@ -125,8 +145,8 @@ func endStray(p proc) error {
 	return nil
 }
 
-// sweep removes folders and outputs of instances that no record knows.
-func (h *Host) sweep(records map[string]record) error {
+// sweep removes folders and outputs of instances that are not known.
+func (h *Host) sweep(known map[string]bool) error {
 	var errs []error
 	for _, dir := range []string{h.folder.path(dirWork), h.folder.path(dirLogs), h.cfg.UserDir} {
 		entries, err := os.ReadDir(dir)
@@ -139,7 +159,7 @@ func (h *Host) sweep(records map[string]record) error {
 			for ext := filepath.Ext(id); ext != ""; ext = filepath.Ext(id) {
 				id = id[:len(id)-len(ext)]
 			}
-			if _, ok := records[id]; !ok {
+			if !known[id] {
 				errs = append(errs, removeTree(filepath.Join(dir, e.Name())))
 			}
 		}

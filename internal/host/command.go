@@ -27,7 +27,7 @@ func (h *Host) admit(e view.Epoch) error {
 	if err != nil || !v.Changed {
 		return err
 	}
-	if err := h.folder.write(fileFence, v.Fence); err != nil {
+	if err := h.folder.writeTwice(fileFence, v.Fence); err != nil {
 		return err
 	}
 	if v.Foreign {

@@ -36,7 +36,7 @@ func (h *Host) PortHeld(port int) bool {
 
 // OnDisk is what a host's folder records of its processes, oldest first.
 func OnDisk(dir string) []record {
-	all, err := readAll[record](&folder{dir: dir}, dirInstances, slog.New(slog.DiscardHandler))
+	all, _, err := readAll[record](&folder{dir: dir}, dirInstances, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil
 	}
@@ -80,4 +80,10 @@ func (h *Host) Running() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.running
+}
+
+// CarriedMarker is the host's identity in the environment of a process.
+func CarriedMarker(pid int) string {
+	marker, _ := environOf(pid, envHost)
+	return marker
 }

@@ -1,6 +1,8 @@
 package host
 
 import (
+	"errors"
+	"log/slog"
 	"slices"
 
 	"github.com/fairlead-platform/fairlead/internal/fault"
@@ -67,5 +69,25 @@ func refuse(e, kept view.Epoch) error {
 		return fault.New(fault.Conflict, "", "epoch %s is a rival of %s, which is kept: two leaders of one number", e, kept)
 	default:
 		return nil
+	}
+}
+
+// loadFence reads the fence. It is kept twice, each copy with a checksum: a
+// flipped byte must neither let a leader in that was deposed nor keep the
+// present one out. One damaged copy is put aside and the other believed; of two
+// of one incarnation the higher is. Without a whole copy nobody can be judged.
+func loadFence(f *folder, log *slog.Logger) (Fence, error) {
+	copies, err := readTwice[Fence](f, fileFence, log)
+	switch {
+	case errors.Is(err, errDamaged):
+		return Fence{}, fault.New(fault.NeedsOperator,
+			"the epochs that this host obeyed are unknown: remove both files to obey the present leader",
+			"cannot trust this host's folder: both %s and %s are damaged: %w", f.path(fileFence), f.path(copyOf(fileFence)), err)
+	case err != nil || len(copies) == 0:
+		return Fence{}, err
+	case len(copies) == 2 && copies[1].Kept.Against(copies[0].Kept) == view.Newer:
+		return copies[1], nil
+	default:
+		return copies[0], nil
 	}
 }

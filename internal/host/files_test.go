@@ -17,20 +17,21 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
 func TestASecondProcessOnTheHostsFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
-	f, err := openFolder(dir)
+	f, err := openFolder(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = openFolder(dir)
+	_, err = openFolder(dir, slog.New(slog.DiscardHandler))
 	if !errors.Is(err, fault.Conflict) || !strings.Contains(err.Error(), fmt.Sprint(os.Getpid())) {
 		t.Errorf("second process: %v, want a conflict that names %d", err, os.Getpid())
 	}
 	f.close()
-	again, err := openFolder(dir)
+	again, err := openFolder(dir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatalf("after the first has ended: %v", err)
 	}
@@ -41,19 +42,19 @@ func TestASecondProcessOnTheHostsFolderIsRefused(t *testing.T) {
 }
 
 func TestARecordThatCannotBeReadStopsNothingElse(t *testing.T) {
-	f, err := openFolder(t.TempDir())
+	f, err := openFolder(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.close()
-	if err := f.write(slotFile("good.0"), slotRecord{Restarts: 3}); err != nil {
+	if err := f.write(slotFile("good.0"), slotRecord{Restarts: 3, Assignment: service.Assignment{Slot: "good.0"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(f.path(slotFile("bad.0")), []byte("{"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	got, err := readAll[slotRecord](f, dirSlots, slog.New(slog.DiscardHandler))
-	if err != nil || len(got) != 1 || got["good.0"].Restarts != 3 {
+	got, damaged, err := readAll[slotRecord](f, dirSlots, slog.New(slog.DiscardHandler))
+	if err != nil || !damaged["bad.0"] || len(got) != 1 || got["good.0"].Restarts != 3 {
 		t.Errorf("read %v, %v", got, err)
 	}
 	if _, err := os.Stat(f.path(slotFile("bad.0")) + ".bad"); err != nil {

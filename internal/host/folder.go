@@ -59,11 +59,12 @@ const (
 	dirArtifacts = "artifacts"
 	fileFence    = "fence.json"
 	fileGateways = "gateways.json"
+	fileMarker   = "marker.json"
 	fileEndings  = "endings.json"
 )
 
 // openFolder makes and locks the host's folder. A folder in use is [fault.Conflict].
-func openFolder(dir string) (*folder, error) {
+func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	for _, d := range []string{dir, dirSlots, dirInstances, dirLogs, dirWork, dirArtifacts} {
 		if d != dir {
 			d = filepath.Join(dir, d)
@@ -87,7 +88,7 @@ func openFolder(dir string) (*folder, error) {
 		lock.Close()
 		return nil, fmt.Errorf("cannot lock the host's folder: %w", err)
 	}
-	if f.marker, err = f.ownMarker(); err != nil {
+	if f.marker, err = f.ownMarker(log); err != nil {
 		lock.Close()
 		return nil, err
 	}
@@ -101,35 +102,8 @@ func writeAt(f *os.File, text string) error {
 
 func (f *folder) close() { _ = f.lock.Close() }
 
-func (f *folder) ownMarker() (string, error) {
-	var m struct {
-		Marker string `json:"marker"`
-	}
-	err := f.read("marker.json", &m)
-	if err == nil && safeName.MatchString(m.Marker) {
-		return m.Marker, nil
-	}
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", err
-	}
-	m.Marker = mint(nil)
-	return m.Marker, f.write("marker.json", m)
-}
-
 func (f *folder) path(parts ...string) string {
 	return filepath.Join(append([]string{f.dir}, parts...)...)
-}
-
-// read decodes a record; os.ErrNotExist when there is none.
-func (f *folder) read(name string, into any) error {
-	b, err := os.ReadFile(f.path(name))
-	if err != nil {
-		return fmt.Errorf("cannot read %s: %w", name, err)
-	}
-	if err := json.Unmarshal(b, into); err != nil {
-		return fmt.Errorf("cannot read %s: %w", name, err)
-	}
-	return nil
 }
 
 // write replaces a record as a whole; when it returns, the record is on disk.
@@ -138,8 +112,8 @@ func (f *folder) write(name string, v any) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
 	}
-	if err := replaceFile(f.path(name), b); err != nil {
-		return fault.New(fault.Exhausted, "", "cannot write %s: %w", name, err)
+	if err := replaceFile(f.path(name), seal(b)); err != nil {
+		return fault.New(fault.Exhausted, "", "cannot write %s: %w", f.path(name), err)
 	}
 	return nil
 }
@@ -173,31 +147,4 @@ func (f *folder) remove(name string) error {
 		return fmt.Errorf("cannot remove %s: %w", name, err)
 	}
 	return syncDir(filepath.Dir(f.path(name)))
-}
-
-// readAll decodes every record of a kind, :: name → record. One that cannot be
-// read is put aside under another name, is logged, and stops nothing else.
-func readAll[T any](f *folder, kind string, log *slog.Logger) (map[string]T, error) {
-	entries, err := os.ReadDir(f.path(kind))
-	if err != nil {
-		return nil, fmt.Errorf("cannot read the host's %s: %w", kind, err)
-	}
-	out := map[string]T{}
-	for _, e := range entries {
-		name, ok := strings.CutSuffix(e.Name(), ".json")
-		if !ok {
-			continue
-		}
-		var v T
-		file := filepath.Join(kind, e.Name())
-		if err := f.read(file, &v); err != nil {
-			log.Error("put aside a record that cannot be read", "record", file, "error", err)
-			if err := os.Rename(f.path(file), f.path(file)+".bad"); err != nil {
-				return nil, fmt.Errorf("cannot put %s aside: %w", file, err)
-			}
-			continue
-		}
-		out[name] = v
-	}
-	return out, nil
 }

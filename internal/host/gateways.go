@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -9,15 +10,19 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/wire"
 )
 
-// loadGateways reads the known gateways, :: name → poll address.
+// loadGateways reads the known gateways, :: name → poll address. When both
+// copies are damaged it goes on with none until control tells: nothing is
+// granted to anybody until then, and control tells at once.
 func (h *Host) loadGateways() (map[string]string, error) {
-	list := map[string]string{}
-	if err := h.folder.read(fileGateways, &list); ignoreMissing(err) != nil {
-		// Without the list no gateway would get a credit until control answers;
-		// with it wrong, ports might be given away too early.
-		return nil, err
+	copies, err := readTwice[map[string]string](h.folder, fileGateways, h.log)
+	if errors.Is(err, errDamaged) {
+		h.log.Error("the gateways are unknown until control tells", "record", h.folder.path(fileGateways))
+		return map[string]string{}, h.folder.setBothAside(fileGateways, err, h.log)
 	}
-	return list, nil
+	if err != nil || len(copies) == 0 {
+		return map[string]string{}, err
+	}
+	return copies[0], nil
 }
 
 // takeGateways obeys a list from the leader: it is on disk before it is followed.
@@ -29,7 +34,7 @@ func (h *Host) takeGateways(m *pb.GatewayList) error {
 	for _, g := range m.GetGateways() {
 		list[g.GetName()] = g.GetPollAddress()
 	}
-	if err := h.folder.write(fileGateways, list); err != nil {
+	if err := h.folder.writeTwice(fileGateways, list); err != nil {
 		return err
 	}
 	h.follow(list)

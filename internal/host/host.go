@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-
-	"github.com/fairlead-platform/fairlead/internal/fault"
 )
 
 // Host is one host role. It is made by New, which locks its folder, and runs
@@ -50,7 +48,9 @@ type Host struct {
 	links     map[string]*link   // :: gateway name → link
 	endings   map[string]*ending // :: instance → its end, not yet acknowledged by all
 	outgoing  outgoing
-	chores    chan struct{} // holds one when endings are to be settled
+	// damagedSlots are those whose record was put aside; used by the adoption only.
+	damagedSlots map[string]bool // :: slot
+	chores       chan struct{}   // holds one when endings are to be settled
 }
 
 // New locks the host's folder and reads what it was assigned. A folder that
@@ -68,7 +68,7 @@ func New(cfg Config) (*Host, error) {
 	if h.boot, err = bootID(); err != nil {
 		return nil, err
 	}
-	if h.folder, err = openFolder(cfg.Dir); err != nil {
+	if h.folder, err = openFolder(cfg.Dir, h.log); err != nil {
 		return nil, err
 	}
 	if err := h.load(); err != nil {
@@ -87,14 +87,14 @@ func (h *Host) load() error {
 	}
 	setDefault(&h.cfg.UserDir, "/var/tmp/fairlead-"+h.folder.marker)
 	h.artifacts = &artifacts{dir: h.folder.path(dirArtifacts), fetch: h.fetchArtifact}
-	if err := h.folder.read(fileFence, &h.fence); ignoreMissing(err) != nil {
-		return fault.New(fault.NeedsOperator, "the epochs that this host obeyed are unknown: remove the file to obey the present leader",
-			"cannot trust this host's folder: %w", err)
+	if h.fence, err = loadFence(h.folder, h.log); err != nil {
+		return err
 	}
-	slots, err := readAll[slotRecord](h.folder, dirSlots, h.log)
+	slots, damaged, err := readAll[slotRecord](h.folder, dirSlots, h.log)
 	if err != nil {
 		return err
 	}
+	h.damagedSlots = damaged
 	for _, r := range slots {
 		h.slots[r.Assignment.Slot] = newSlot(r)
 	}

@@ -36,12 +36,13 @@ func (h *Host) environment(r record, home, tmp string) map[string]string {
 	a := r.Assignment
 	maps.Copy(env, a.Template.Env)
 	maps.Copy(env, map[string]string{
-		"PORT":              strconv.Itoa(r.Port),
-		"FAIRLEAD_SERVICE":  a.Service,
-		"FAIRLEAD_REVISION": a.Revision,
-		"FAIRLEAD_SLOT":     a.Slot,
-		envInstance:         r.ID,
-		envHost:             h.folder.marker,
+		envPort:     strconv.Itoa(r.Port),
+		envService:  a.Service,
+		envRevision: a.Revision,
+		envSlot:     a.Slot,
+		envRound:    strconv.Itoa(int(a.Round)),
+		envInstance: r.ID,
+		envHost:     h.folder.marker,
 	})
 	return env
 }

@@ -95,6 +95,21 @@ func environOf(pid int, name string) (string, bool) {
 	return "", false
 }
 
+// environAll is the whole environment that a process began with, :: name → value.
+func environAll(pid int) map[string]string {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return nil
+	}
+	out := map[string]string{}
+	for kv := range bytes.SplitSeq(b, []byte{0}) {
+		if k, v, ok := strings.Cut(string(kv), "="); ok {
+			out[k] = v
+		}
+	}
+	return out
+}
+
 // socketsOf gives the sockets that a process holds open, :: inode → link.
 func socketsOf(pid int) map[uint64]string {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd"

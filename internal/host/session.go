@@ -13,6 +13,11 @@ import (
 const (
 	envInstance = "FAIRLEAD_INSTANCE"
 	envHost     = "FAIRLEAD_HOST"
+	envService  = "FAIRLEAD_SERVICE"
+	envRevision = "FAIRLEAD_REVISION"
+	envSlot     = "FAIRLEAD_SLOT"
+	envRound    = "FAIRLEAD_ROUND"
+	envPort     = "PORT"
 )
 
 // handle holds one process by pidfd, so that its number cannot come to mean

@@ -104,7 +104,7 @@ func TestAStrayThatNoRecordKnowsIsEnded(t *testing.T) {
 		}
 	}
 	startIn(t, dir, nil)
-	if err := stray.Wait(); err == nil || !strings.Contains(fmt.Sprint(err), "killed") {
+	if err := stray.Wait(); err == nil || !strings.Contains(fmt.Sprint(err), "terminated") {
 		t.Errorf("the stray ended with %v", err)
 	}
 	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
