@@ -94,6 +94,7 @@ type Control struct {
 	term   *term             // nil while standing by
 	turned chan struct{}     // closed when term changes
 	other  Leader            // as last seen while standing by; zero while leading
+	since  time.Time         // when its lease was first seen as it is
 	alarms map[string]string // :: what → alarm in words
 }
 
@@ -155,7 +156,8 @@ func (c *Control) Leading() bool { return c.current() != nil }
 type Leader struct {
 	Holder  string // name of its process; empty where nobody was seen
 	Address string // where its API is reached; may be empty
-	// Quiet is for how long its lease was seen unchanged: after a term the lead is taken.
+	// Quiet is for how long its lease was not seen to change, also where the
+	// store could not be asked: after a term of looks the lead is taken.
 	Quiet time.Duration
 }
 
@@ -163,13 +165,17 @@ type Leader struct {
 func (c *Control) Leader() Leader {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.other
+	l := c.other
+	if l.Holder != "" {
+		l.Quiet = time.Since(c.since)
+	}
+	return l
 }
 
-func (c *Control) setOther(l Leader) {
+func (c *Control) setOther(l Leader, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.other = l
+	c.other, c.since = l, since
 }
 
 // Epoch that it leads in; zero when it does not.

@@ -28,7 +28,7 @@ func (c *Control) campaign(ctx context.Context) (lease, error) {
 			return lease{}, err
 		}
 		quiet := seen.unchanged(held, began)
-		c.setOther(leaderOf(held, quiet))
+		c.setOther(leaderOf(held), seen.since)
 		if held.epoch.Version == 0 || c.cfg.LockIsLease || quiet >= c.cfg.Term {
 			l, err := c.take(ctx, held)
 			if store.AsConflict(err) == nil {
@@ -49,12 +49,12 @@ type standing struct {
 }
 
 // leaderOf names who holds the lease; who it is does not matter to its taking.
-func leaderOf(h standing, quiet time.Duration) Leader {
+func leaderOf(h standing) Leader {
 	var e leaderEpoch
 	if h.epoch.Version == 0 || json.Unmarshal(h.epoch.Body, &e) != nil {
 		return Leader{}
 	}
-	return Leader{Holder: e.Holder, Address: e.Address, Quiet: quiet}
+	return Leader{Holder: e.Holder, Address: e.Address}
 }
 
 // sighting is since when a candidate has seen the same.

@@ -1,6 +1,7 @@
 package crashpoints_test
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/hosttest"
@@ -125,6 +126,37 @@ func operations() []operation {
 				w.revive()
 				w.release("three")
 			}, then: all("three", 1, 3),
+		},
+		{
+			name: "deploy aborted amid its wait", prepare: func(w *world) { plain(w); neverTwo(w) },
+			ask: func(w *world) {
+				w.release("two")
+				w.must("the deploy begins", w.settles(5*time.Minute, func() string {
+					if f := w.facts(); len(f.sagas) > 0 && !slices.ContainsFunc(f.sagas, func(s saga.Record) bool { return s.Kind == service.WorkDeploy && s.Subject == "hello-00002" }) {
+						return "it has not begun"
+					}
+					return ""
+				}))
+				abort(w)
+			}, then: all("one", 1, 2),
+		},
+		{
+			name: "deploy paused and resumed", prepare: plain,
+			ask: func(w *world) {
+				w.desired(func(d *service.Desired) { d.Template.Command, d.Paused = []string{"two"}, true })
+				time.Sleep(5 * time.Second)
+				w.revive()
+				w.desired(func(d *service.Desired) { d.Paused = false })
+			}, then: all("two", 1, 2),
+		},
+		{
+			name: "deploy with a gateway cut off", prepare: func(w *world) {
+				plain(w)
+				w.cut = true
+				w.gateways.Gateway("g2").Cut()
+			},
+			ask: release, then: expected{traffic: map[string]int{"two": 100}, instances: 1, revisions: 2, cut: true},
+			end: func(w *world) { w.cut = false; w.gateways.Gateway("g2").Heal() }, last: all("two", 1, 2),
 		},
 		{
 			name: "split", prepare: second,

@@ -2,6 +2,7 @@ package crashpoints_test
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/hosttest"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -116,6 +118,73 @@ type expected struct {
 	// waits: an attempt has failed and waits for the next.
 	waits bool
 	gone  bool
+	// cut: gateway g2 is cut off, and what it routes to runs on beside.
+	cut bool
+}
+
+// heard are the gateways that can be expected to know.
+func (e expected) heard() []string {
+	if e.cut {
+		return []string{"g1"}
+	}
+	return []string{"g1", "g2"}
+}
+
+// audited notes it when an attempt is recorded to have failed while gateways,
+// routes and catalog do not agree.
+type audited struct {
+	store.Store
+	w *world
+}
+
+func (a *audited) Apply(ctx context.Context, x store.Apply) (store.Result, error) {
+	res, err := a.Store.Apply(ctx, x)
+	if err != nil || res.Repeated {
+		return res, err
+	}
+	for _, write := range x.Writes {
+		var r saga.Record
+		if write.Kind != service.KindSaga || write.Delete || json.Unmarshal(write.Body, &r) != nil {
+			continue
+		}
+		ended := r.State == saga.Waiting || r.State == saga.Failed || r.State == saga.Superseded
+		if !ended || r.Kind != service.WorkDeploy && r.Kind != service.WorkTraffic {
+			continue
+		}
+		if why := a.w.disagrees(ctx); why != "" {
+			fmt.Fprintf(&a.w.broken, "at %s %s is recorded as %s: %s\n", time.Now().Format(time.StampMilli), r.ID, r.State, why)
+		}
+	}
+	return res, err
+}
+
+// disagrees says where the gateways that are heard and the published routes
+// lead elsewhere than the catalog says.
+func (w *world) disagrees(ctx context.Context) string {
+	var c service.Catalog
+	var p service.Routes
+	for kind, v := range map[string]any{service.KindCatalog: &c, service.KindRoutes: &p} {
+		d, err := w.store.Get(ctx, store.Key{Kind: kind, Name: name})
+		if err != nil || json.Unmarshal(d.Body, v) != nil {
+			return "" // nothing was ever published, or the service is being deleted
+		}
+	}
+	lead := service.Lead(c.Traffic)
+	if lead == "" || p.Plan.Deleted {
+		return ""
+	}
+	plans := map[string]view.Route{"the store": p.Plan}
+	for _, g := range []string{"g1", "g2"} {
+		if t := w.gateways.Gateway(g).Table(); t != nil && !w.cut {
+			plans["gateway "+g], _ = t.Route(name)
+		}
+	}
+	for who, r := range plans {
+		if len(r.Splits) == 0 || r.Splits[0].Revision != lead || r.Splits[0].Hold {
+			return fmt.Sprintf("%s has %s, the catalog %s", who, service.PlanText(r), c.Serving())
+		}
+	}
+	return ""
 }
 
 // release that a revision is of.
@@ -193,7 +262,7 @@ func (w *world) wrongRoutes(f facts, e expected) string {
 	if fmt.Sprint(got) != fmt.Sprint(e.traffic) {
 		return fmt.Sprintf("the routes have %v, expected is %v", got, e.traffic)
 	}
-	for _, g := range []string{"g1", "g2"} {
+	for _, g := range e.heard() {
 		route, _ := w.gateways.Gateway(g).Table().Route(name)
 		if !service.SamePlan(route, f.routes.Plan) {
 			return fmt.Sprintf("gateway %s routes by %s, published is %s", g, service.PlanText(route), service.PlanText(f.routes.Plan))
@@ -216,6 +285,9 @@ func (w *world) wrongProcesses(f facts, e expected) string {
 		if live[r] != e.instances {
 			return fmt.Sprintf("%d instances of %s are live", live[r], r)
 		}
+	}
+	if e.cut {
+		return "" // amiss says whether what the other may route to runs
 	}
 	if total != e.instances*len(e.traffic) {
 		return fmt.Sprintf("%d processes run", total)

@@ -38,6 +38,7 @@ type world struct {
 	writes   int
 	pause    time.Duration // between a death and the next controller
 	lives    int
+	cut      bool // gateway g2 is cut off
 	now      *living
 	log      *record
 	broken   record // what the oracle has seen go wrong on the way
@@ -116,7 +117,7 @@ func (w *world) start() {
 	})
 	out := io.Writer(w.log)
 	l.Control = control.New(control.Config{
-		Store: l.life.Store(w.store), Hosts: l.life.Hosts(&guarded{w.hosts, w}), Gateways: l.life.Gateways(l.port),
+		Store: l.life.Store(&audited{w.store, w}), Hosts: l.life.Hosts(&guarded{w.hosts, w}), Gateways: l.life.Gateways(l.port),
 		Name: fmt.Sprintf("c%d", w.lives), LockIsLease: true, Warm: warm,
 		Logger: slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
