@@ -58,9 +58,9 @@ func (a *attempt) failed(err error) bool {
 	x := a.x
 	untouched := a.c == nil || a.c.written.Load() == 0
 	switch {
-	case x.r.Context().Err() != nil || x.body.failed():
-		x.status = statusHungUp
-		panic(http.ErrAbortHandler)
+	case x.ctx.Err() != nil:
+		x.gone()
+		return false
 	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
 		x.fail(http.StatusGatewayTimeout, "deadline", a.where()+" sent no byte of a response within "+x.svc.firstByte().String())
 		return false
@@ -100,13 +100,17 @@ func (a *attempt) where() string {
 // nothing was forwarded but, perhaps, informational responses.
 func (a *attempt) exchange() error {
 	x := a.x
-	ctx := x.r.Context()
+	ctx := x.ctx
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	c, err := a.m.pool.get(ctx, x.by)
 	if err != nil {
 		return err
 	}
 	a.c = c
-	// A caller that hangs up cancels its request at the instance.
+	// A caller that hangs up cancels its request at the instance, as does a body
+	// that fails.
 	stop := context.AfterFunc(ctx, c.Close)
 	defer stop()
 	if err := c.tcp.SetDeadline(x.by); err != nil {

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"sort"
@@ -45,6 +47,8 @@ type body struct {
 	started bool
 	reading atomic.Bool // the source is not exhausted
 	done    chan struct{}
+	// abort ends the exchange, at whatever moment of it the body fails.
+	abort context.CancelFunc
 
 	// clock orders the changes of the read deadline. mu is held while the
 	// instance takes its time to read, and nobody who forwards waits for that.
@@ -73,6 +77,8 @@ func (x *exchange) prepareBody(expect bool) bool {
 	}
 	b.src = x.r.Body
 	b.reading.Store(true)
+	x.ctx, b.abort = context.WithCancel(x.r.Context())
+	go lookOut(x.ctx, b.abort, x.r)
 	if !expect {
 		b.start()
 	}
@@ -128,6 +134,13 @@ func (b *body) run() {
 func (b *body) pass(p []byte, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if err != nil && err != io.EOF { // the request cannot be completed
+		if !b.stopped {
+			b.err = err
+			b.abort()
+		}
+		return false
+	}
 	if len(p) > 0 && b.whole && len(b.held)+len(p) > holdLimit {
 		for b.to == nil && !b.stopped { // no lease yet: the rest waits at the caller
 			b.cond.Wait()
@@ -143,12 +156,6 @@ func (b *body) pass(p []byte, err error) bool {
 	if err == io.EOF {
 		b.ended = true
 		b.reading.Store(false)
-	} else if err != nil {
-		b.err = err
-		if b.to != nil {
-			b.to.Close() // the request cannot be completed
-		}
-		return false
 	}
 	b.write(p)
 	return !b.ended
@@ -271,22 +278,35 @@ func (b *body) resendable() bool {
 	return b.whole && b.err == nil
 }
 
-// unread says that the server cannot notice a caller's hanging up by itself.
-func (b *body) unread() bool { return b.reading.Load() }
-
-// failed says that the body could not be read: the caller is gone.
-func (b *body) failed() bool {
+// malformed returns what is wrong with the body itself; nil when nothing is, or
+// when the caller merely went away in the midst of it.
+func (b *body) malformed() error {
 	if b.src == nil {
-		return false
+		return nil
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.err != nil
+	var lost net.Error
+	if errors.Is(b.err, io.ErrUnexpectedEOF) || errors.As(b.err, &lost) {
+		return nil
+	}
+	return b.err
 }
 
 // stop ends the reading before the handler returns. A caller that has not sent
-// everything loses its connection.
+// everything loses its connection: what follows on it is no request.
 func (b *body) stop(x *exchange) {
+	if b.src == nil {
+		return
+	}
+	b.halt(x)
+	b.abort()
+	if b.reading.Load() {
+		spoil(x.r)
+	}
+}
+
+func (b *body) halt(x *exchange) {
 	if !b.started {
 		return
 	}

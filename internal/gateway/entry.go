@@ -16,6 +16,7 @@ type exchange struct {
 	g       *Gateway
 	w       http.ResponseWriter
 	r       *http.Request
+	ctx     context.Context // ends when the caller hangs up or its body fails
 	svc     *service
 	group   string
 	ticket  ticket
@@ -49,8 +50,11 @@ func (x *exchange) reset() {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.inflight.Add(1)
 	defer g.inflight.Done()
+	if spoiled(r) {
+		panic(http.ErrAbortHandler)
+	}
 	x := exchanges.Get().(*exchange)
-	x.g, x.w, x.r, x.began = g, w, r, time.Now()
+	x.g, x.w, x.r, x.ctx, x.began = g, w, r, r.Context(), time.Now()
 	defer x.finish()
 	x.serve()
 }
@@ -143,19 +147,13 @@ func (x *exchange) choose() *shard {
 	return svc.shards[i]
 }
 
-// wait waits for an answer from the queue. One of four things comes first: the
-// answer, the deadline, the caller's hanging up as the server notices it, or as
-// it is found out by looking where a body is unread and the server does not.
+// wait waits for an answer from the queue. One of three things comes first: the
+// answer, the deadline, or the end of the request: its caller hung up, or its
+// body failed.
 func (x *exchange) wait(sh *shard) (answered bool) {
 	t := &x.ticket
 	due := time.NewTimer(time.Until(x.by))
 	defer due.Stop()
-	var look <-chan time.Time
-	if x.body.unread() {
-		tick := time.NewTicker(hangupInterval)
-		defer tick.Stop()
-		look = tick.C
-	}
 	for {
 		select {
 		case <-t.ready:
@@ -167,12 +165,8 @@ func (x *exchange) wait(sh *shard) (answered bool) {
 			if time.Now().Before(x.by) { // never early by the queue's own clock
 				due.Reset(time.Millisecond)
 			}
-		case <-x.r.Context().Done():
+		case <-x.ctx.Done():
 			return x.hangUp(sh)
-		case <-look:
-			if x.body.failed() || hungUp(x.r) {
-				return x.hangUp(sh)
-			}
 		}
 	}
 }
@@ -186,8 +180,20 @@ func (x *exchange) hangUp(sh *shard) bool {
 			t.inst.Owner.(*member).end()
 		}
 	}
-	x.status = statusHungUp
+	x.gone()
 	return false
+}
+
+// gone ends a request that ended before it was answered. Who sent what is no
+// body is told so where that is still possible; nobody else waits for an answer.
+func (x *exchange) gone() {
+	if err := x.body.malformed(); err != nil {
+		x.w.Header().Set("Connection", "close")
+		x.fail(http.StatusBadRequest, "bad-request", "the body of the request could not be read: "+err.Error())
+		return
+	}
+	x.status = statusHungUp
+	panic(http.ErrAbortHandler)
 }
 
 func (x *exchange) rejected(why lease.Reason) {

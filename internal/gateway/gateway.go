@@ -93,9 +93,7 @@ func (g *Gateway) newWeb() *http.Server {
 		MaxHeaderBytes:               maxHeader,
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
-		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
-			return context.WithValue(ctx, callerKey{}, c)
-		},
+		ConnContext:                  withCaller,
 	}
 }
 

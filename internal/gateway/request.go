@@ -3,7 +3,6 @@ package gateway
 import (
 	"crypto/rand"
 	"encoding/hex"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
@@ -134,16 +133,6 @@ func (x *exchange) idempotent() bool {
 		return true
 	}
 	return x.svc.limits.Idempotent
-}
-
-// callerKey finds a caller's connection in its context.
-type callerKey struct{}
-
-// hungUp looks whether the caller's connection has been closed from afar, which
-// nobody notices while its body is unread.
-func hungUp(r *http.Request) bool {
-	c, ok := r.Context().Value(callerKey{}).(*net.TCPConn)
-	return ok && closedFromAfar(c)
 }
 
 func (x *exchange) remaining() time.Duration { return time.Until(x.by) }
