@@ -145,6 +145,13 @@ var (
 	ErrLocked   = errors.New("store is in use by another process")
 	ErrNewer    = errors.New("store was written by a newer program")
 	ErrInvalid  = errors.New("invalid apply")
+	// ErrGone: the files that the store has open are no longer those at their
+	// paths, so that what it writes would be lost with the process. It is
+	// final: no Apply is acknowledged any more, watchers end with it, and only
+	// reading what was there goes on. An Apply that was in mid-commit then is
+	// answered by ErrUnknown and ErrGone in one, and so is its repetition:
+	// repeating settles nothing here. On its own it says that nothing was written.
+	ErrGone = errors.New("store's files were removed or replaced")
 )
 
 // ConflictError is the second answer of Apply: nothing was written.

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"bufio"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
 )
@@ -35,6 +37,9 @@ func runChild() {
 	mode := os.Getenv(childMode)
 	if mode == "" {
 		return
+	}
+	if mode == "count" {
+		os.Exit(count(os.Getenv(childPath)))
 	}
 	run := map[string]func(*Store) error{"hold": hold, "write": writeAndTell, "faulty": writeOnFaultyDisk, "slow": writeOnSlowDisk, "obey": obey}[mode]
 	s, err := Open(Options{Path: os.Getenv(childPath), synchronous: os.Getenv(childSync), checkpoint: childCheckpoint})
@@ -79,6 +84,21 @@ func startChild(t *testing.T, c *exec.Cmd) (lines *bufio.Scanner, stdin io.Write
 		}
 	})
 	return bufio.NewScanner(out), in
+}
+
+// count prints the number of documents as one who reads the file sees it.
+func count(path string) int {
+	db, err := sql.Open("sqlite", dsn(path, "mode", "ro"))
+	if err == nil {
+		var n int
+		err = errors.Join(db.QueryRow("SELECT count(*) FROM documents").Scan(&n), db.Close())
+		fmt.Println(n)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "child:", err)
+		return 1
+	}
+	return 0
 }
 
 // hold keeps the store open until standard input ends.
@@ -168,21 +188,30 @@ func writeOnFaultyDisk(s *Store) error {
 	return nil // not closed: what follows is a death
 }
 
-// obey does what standard input says, "apply NAME" or "get NAME", and prints
-// how that went.
+// obey does what standard input says, "apply NAME", "leave NAME" (an apply that
+// is given up after a moment) or "get NAME", and prints how that went.
 func obey(s *Store) error {
 	fmt.Println("open")
 	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
 		verb, name, _ := strings.Cut(lines.Text(), " ")
 		var err error
-		if verb == "apply" {
+		switch verb {
+		case "apply":
 			_, err = s.Apply(context.Background(), writing(name))
-		} else {
+		case "leave":
+			ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+			_, err = s.Apply(ctx, writing(name))
+			cancel()
+		default:
 			_, err = s.Get(context.Background(), store.Key{Kind: "thing", Name: name})
 		}
 		switch {
 		case err == nil:
 			fmt.Println("done")
+		case errors.Is(err, store.ErrUnknown) && errors.Is(err, store.ErrGone):
+			fmt.Println("unknown gone")
+		case errors.Is(err, store.ErrGone):
+			fmt.Println("gone")
 		case errors.Is(err, store.ErrUnknown):
 			fmt.Println("unknown")
 		case errors.Is(err, store.ErrReadOnly):

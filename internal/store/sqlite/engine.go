@@ -73,6 +73,7 @@ type engine struct {
 }
 
 // openEngine opens the connections and makes the schema where there is none.
+// The file must exist: it is never made again under a name that it has lost.
 // It opens for writing only after it has seen that the schema is not newer.
 func openEngine(o Options) (*engine, position, error) {
 	e, p, err := connect(o)
@@ -90,9 +91,6 @@ func connect(o Options) (_ *engine, _ position, err error) {
 		return nil, position{}, err
 	}
 	if err := checkVersion(ctx, o.Path); err != nil {
-		return nil, position{}, err
-	}
-	if err := createFile(o.Path); err != nil {
 		return nil, position{}, err
 	}
 	e := &engine{}
@@ -147,7 +145,7 @@ func checkVersion(ctx context.Context, path string) error {
 }
 
 func (e *engine) openWriter(ctx context.Context, o Options) error {
-	db, err := sql.Open("sqlite", dsn(o.Path,
+	db, err := sql.Open("sqlite", dsn(o.Path, "mode", "rw",
 		"_pragma", "busy_timeout(5000)", "_pragma", "journal_mode(WAL)", "_pragma", "synchronous("+o.synchronous+")",
 		"_pragma", "cache_size(-2000)", "_pragma", "journal_size_limit(8388608)", "_pragma", "temp_store(MEMORY)",
 		"_pragma", fmt.Sprintf("wal_autocheckpoint(%d)", o.checkpoint)))
@@ -207,7 +205,7 @@ func (e *engine) rollback(ctx context.Context) {
 }
 
 func (e *engine) openReaders(ctx context.Context, o Options) error {
-	db, err := sql.Open("sqlite", dsn(o.Path,
+	db, err := sql.Open("sqlite", dsn(o.Path, "mode", "rw",
 		"_pragma", "busy_timeout(5000)", "_pragma", "query_only(1)", "_pragma", "cache_size(-1000)", "_pragma", "temp_store(MEMORY)"))
 	if err != nil {
 		return err

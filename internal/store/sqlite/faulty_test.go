@@ -22,12 +22,14 @@ type faults struct {
 // writeUntilDone repeats the Apply until it is done, and checks that "nothing
 // was written" was true each time it was said.
 func (f *faults) writeUntilDone(s *Store, name string) error {
+	var last error
 	for range 100 {
 		_, err := s.Apply(context.Background(), writing(name))
 		if err == nil {
 			return nil
 		}
 		f.mu.Lock()
+		last = err
 		unknown := errors.Is(err, store.ErrUnknown)
 		if unknown {
 			f.unknown++
@@ -42,7 +44,7 @@ func (f *faults) writeUntilDone(s *Store, name string) error {
 			return fmt.Errorf("%s is there, after it was said that nothing was written", name)
 		}
 	}
-	return fmt.Errorf("%s was not done in 100 attempts", name)
+	return fmt.Errorf("%s was not done in 100 attempts: %v", name, last)
 }
 
 // strace returns the path of strace, which records and injects system calls.

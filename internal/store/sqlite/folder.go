@@ -29,16 +29,6 @@ func prepareFolder(path string) error {
 	return nil
 }
 
-// createFile makes an empty file that only its owner can read: SQLite gives
-// the files beside it the same mode.
-func createFile(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return classified(err)
-	}
-	return f.Close()
-}
-
 // syncFolders makes the names of a new database survive power loss.
 func syncFolders(path string) error {
 	folder := filepath.Dir(path)
@@ -75,7 +65,6 @@ func takeLock(path string) (*os.File, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock %s: %w", path, err), f.Close())
 	}
-	writeHolder(f)
 	return f, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
 )
@@ -12,21 +13,28 @@ import (
 // write is the writing goroutine: it ends when the queue is closed.
 func (s *Store) write() {
 	defer close(s.ended)
+	idle := time.NewTicker(lookInterval)
+	defer idle.Stop()
 	for {
-		group := s.queue.take()
-		if len(group) == 0 {
+		group, closed := s.queue.take(idle.C)
+		if closed {
 			return
 		}
-		s.serve(group)
+		if err := s.look(); err != nil {
+			s.fail(group, err)
+		} else if len(group) > 0 {
+			s.serve(group)
+		}
+		s.doubtLeft(group)
 	}
 }
 
 // serve does the group in one transaction, on a full disk in two attempts:
 // the second one with the ballast's room.
 func (s *Store) serve(group []*request) {
-	if s.torn != nil {
+	if s.torn {
 		if err := s.reopen(); err != nil {
-			s.torn.answer(group, err)
+			s.fail(group, err)
 			return
 		}
 	}
@@ -43,16 +51,28 @@ func (s *Store) serve(group []*request) {
 	case errors.As(err, &failed):
 		s.settle(group, failed)
 	case errors.Is(err, store.ErrFull):
-		answerAll(group, s.fullError(err))
+		s.fail(group, s.fullError(err))
 	case err != nil:
-		answerAll(group, err)
+		s.fail(group, err)
 	}
 }
 
-func answerAll(group []*request, err error) {
+// fail answers a group of which nothing was written; of an Apply that comes
+// again after its answer was unknown, no more than that is known still.
+func (s *Store) fail(group []*request, cause error) {
 	for _, r := range group {
-		r.answer(store.Result{}, fmt.Errorf("cannot apply %s: %w", r.apply.ID, err))
+		if s.doubtful[r.apply.ID] {
+			s.unknown(r, cause)
+			continue
+		}
+		r.answer(store.Result{}, fmt.Errorf("cannot apply %s: nothing was written: %w", r.apply.ID, cause))
 	}
+}
+
+// unknown answers an Apply that may have been done.
+func (s *Store) unknown(r *request, cause error) {
+	s.doubt(r.apply.ID)
+	r.answer(store.Result{}, fmt.Errorf("cannot apply %s: %w: %w", r.apply.ID, store.ErrUnknown, cause))
 }
 
 func (s *Store) fullError(cause error) error {
@@ -66,23 +86,6 @@ type commitError struct{ cause error }
 func (e *commitError) Error() string { return "commit failed: " + e.cause.Error() }
 func (e *commitError) Unwrap() error { return e.cause }
 
-// torn is a COMMIT that failed and could not be looked up yet.
-type torn struct {
-	ids map[string]bool // :: Apply ID → was in it
-}
-
-// answer answers what cannot be done before the commit is looked up: of an
-// Apply that was in it, and comes again, nothing is known yet.
-func (t *torn) answer(group []*request, cause error) {
-	for _, r := range group {
-		how := errors.New("nothing was written")
-		if t.ids[r.apply.ID] {
-			how = store.ErrUnknown
-		}
-		r.answer(store.Result{}, fmt.Errorf("cannot apply %s: %w: %w", r.apply.ID, how, cause))
-	}
-}
-
 // attempt does the group in one transaction and answers it. Where it returns
 // an error nothing was answered; unless that is a commitError nothing was written.
 func (s *Store) attempt(group []*request) error {
@@ -94,7 +97,13 @@ func (s *Store) attempt(group []*request) error {
 	if err != nil {
 		return diagnosed(s.options.Path, err)
 	}
+	lost := s.lostError()
 	for i, r := range group {
+		if answers[i].err == nil && lost != nil {
+			s.unknown(r, lost)
+			continue
+		}
+		delete(s.doubtful, r.apply.ID) // it was looked up
 		r.answer(answers[i].result, answers[i].err)
 	}
 	return nil
@@ -119,7 +128,9 @@ func (s *Store) transact(group []*request) ([]answer, error) {
 		return nil, err
 	}
 	s.position = t.position
-	s.tail.append(t.commits)
+	if s.look() == nil { // else nobody may hear of the commit
+		s.tail.append(t.commits)
+	}
 	return answers, nil
 }
 
@@ -166,25 +177,31 @@ var errKeptForEssentials = errors.New("the room left is for deletes and essentia
 // identities up. Only where that fails too is the answer unknown.
 func (s *Store) settle(group []*request, failed *commitError) {
 	cause := diagnosed(s.options.Path, failed.cause)
-	s.torn = &torn{ids: map[string]bool{}}
-	for _, r := range group {
-		s.torn.ids[r.apply.ID] = true
-	}
+	s.torn = true
 	s.options.Log.Error("a commit failed in the disk; the store is opened again to see what became of it", "path", s.options.Path, "error", cause)
 	err := s.reopen()
 	if err != nil {
-		s.torn.answer(group, fmt.Errorf("%w (and then: %w)", cause, err))
+		for _, r := range group {
+			s.unknown(r, fmt.Errorf("%w (and then: %w)", cause, err))
+		}
 		return
 	}
 	t := &transaction{statements: &s.engine.apply, ctx: context.Background()}
 	for _, r := range group {
 		result, found, err := t.find(r)
 		switch {
-		case err != nil:
-			err = fmt.Errorf("cannot apply %s: %w: %w (and then: %w)", r.apply.ID, store.ErrUnknown, cause, err)
+		case err == nil && found:
+			if lost := s.look(); lost != nil {
+				s.unknown(r, lost)
+				continue
+			}
+		case err != nil && !found:
+			s.unknown(r, fmt.Errorf("%w (and then: %w)", cause, err))
+			continue
 		case !found:
 			err = fmt.Errorf("cannot apply %s: nothing was written: %w", r.apply.ID, cause)
 		}
+		delete(s.doubtful, r.apply.ID)
 		r.answer(result, err)
 	}
 }
@@ -193,6 +210,9 @@ func (s *Store) settle(group []*request, failed *commitError) {
 // anything is read, and thereby all that a reader can see from then on. While
 // the disk cannot be written at all, the old engine stays, for the readers.
 func (s *Store) reopen() error {
+	if err := s.look(); err != nil {
+		return err
+	}
 	err := classified(probe(s.options.Path))
 	if errors.Is(err, store.ErrFull) {
 		s.ballast.release()
@@ -205,8 +225,9 @@ func (s *Store) reopen() error {
 		// Its error tells nothing: this engine has failed.
 		_ = s.engine.close()
 		s.engine = nil
+		s.files.log = nil
 	}
-	e, p, err := openEngine(s.options)
+	e, p, err := s.openEngine()
 	if err != nil {
 		return err
 	}
@@ -215,9 +236,10 @@ func (s *Store) reopen() error {
 		err = fmt.Errorf("the database was exchanged for another one, of incarnation %s", p.incarnation)
 	}
 	if err != nil {
+		s.files.log = nil
 		return errors.Join(diagnosed(s.options.Path, err), e.close())
 	}
-	s.engine, s.position, s.torn = e, p, nil
+	s.engine, s.position, s.torn = e, p, false
 	s.tail.reset(p.sequence)
 	return nil
 }

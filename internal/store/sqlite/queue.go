@@ -27,6 +27,7 @@ type request struct {
 	apply  store.Apply
 	digest store.Digest
 	taken  atomic.Bool // by the writer, or by its caller who withdraws it
+	left   atomic.Bool // its caller was told that the answer is unknown
 
 	done   chan struct{} // closed when result and err are there
 	result store.Result
@@ -81,15 +82,19 @@ func (q *queue) close() {
 	q.signal()
 }
 
-// take waits for the next group. It returns nil once the queue is closed, and
-// answers what still waited.
-func (q *queue) take() []*request {
+// take waits for the next group, until idle fires at the longest: then the
+// group is empty. Once the queue is closed it answers what still waited.
+func (q *queue) take(idle <-chan time.Time) (group []*request, closed bool) {
 	for {
 		group, closed := q.next()
 		if closed || len(group) > 0 {
-			return group
+			return group, closed
 		}
-		<-q.filled
+		select {
+		case <-q.filled:
+		case <-idle:
+			return nil, false
+		}
 	}
 }
 
@@ -123,8 +128,9 @@ func (q *queue) next() (group []*request, closed bool) {
 }
 
 // Apply implements store.Store. It answers store.ErrUnknown only when ctx ends
-// while its commit hangs in the disk, or when the disk fails within the commit
-// and the database cannot be opened again to look.
+// while its commit hangs in the disk, when the disk fails within the commit
+// and the database cannot be opened again to look, or, with store.ErrGone,
+// when the files were lost within the commit; and to repetitions of those.
 func (s *Store) Apply(ctx context.Context, a store.Apply) (store.Result, error) {
 	if err := ctx.Err(); err != nil {
 		return store.Result{}, err
@@ -160,6 +166,12 @@ func (r *request) abandon(ctx context.Context) (store.Result, error) {
 	case <-r.done:
 		return r.result, r.err
 	case <-timer.C:
+	}
+	r.left.Store(true) // before the last look: the writer looks after it has answered
+	select {
+	case <-r.done:
+		return r.result, r.err
+	default:
 		return store.Result{}, fmt.Errorf("apply %s: %w: %w while its commit was on its way to the disk", r.apply.ID, store.ErrUnknown, ctx.Err())
 	}
 }

@@ -1,7 +1,8 @@
 // Package sqlite keeps the documents of a region in one SQLite file: the
 // default system of record. What Apply acknowledged survives a crash and power
 // loss. One process at a time has the file, and the lock that says so is held
-// for life. An operator may read the file with sqlite3: table documents has
+// for life. Files that are removed or replaced meanwhile end all acknowledging:
+// see gone.go. An operator may read the file with sqlite3: table documents has
 // what stands, commits and changes what was done in the last hour.
 //
 // Read [Store] first, then group.go: one goroutine writes, and groups what
@@ -13,7 +14,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -72,20 +72,25 @@ func (o Options) withDefaults() Options {
 // Store is an open database.
 type Store struct {
 	options     Options
-	lock        *os.File
+	files       *heldFiles
 	ballast     *ballast // used by the writing goroutine, after Open
 	incarnation string
 	queue       *queue
 	tail        *tail
 
-	// connections guards engine: held for reading by every query, for
-	// writing while the engine is exchanged.
+	// connections guards engine, and what files knows of its log: held for
+	// reading by every query and look, for writing while the engine is exchanged.
 	connections sync.RWMutex
 	engine      *engine // nil while the database cannot be opened, and after Close
 
 	// Only the writing goroutine uses these, after Open.
 	position position // of the last commit
-	torn     *torn    // set while a COMMIT has failed and engine was not exchanged since
+	torn     bool     // a COMMIT has failed and engine was not exchanged since
+	doubtful doubtful
+
+	lost    chan struct{} // closed when the files are found gone
+	lostErr error         // says which; read once lost is closed
+	losing  sync.Once
 
 	closing sync.Once
 	done    chan struct{} // closed when Close begins
@@ -119,14 +124,15 @@ func open(o Options) (_ *Store, err error) {
 		return nil, err
 	}
 	s := &Store{
-		options: o, lock: lock,
+		options: o, files: &heldFiles{path: o.Path, lock: lock},
 		ballast: newBallast(o),
-		queue:   newQueue(),
-		done:    make(chan struct{}),
-		ended:   make(chan struct{}),
+		queue:   newQueue(), doubtful: doubtful{},
+		lost:  make(chan struct{}),
+		done:  make(chan struct{}),
+		ended: make(chan struct{}),
 	}
 	if err := s.start(); err != nil {
-		return nil, errors.Join(err, lock.Close())
+		return nil, errors.Join(err, s.files.close())
 	}
 	go s.write()
 	return s, nil
@@ -134,9 +140,9 @@ func open(o Options) (_ *Store, err error) {
 
 // start opens the engine, on a full disk with the ballast's room.
 func (s *Store) start() error {
-	e, p, err := openEngine(s.options)
+	e, p, err := s.openFirst()
 	if errors.Is(err, store.ErrFull) && s.ballast.releaseAll() {
-		e, p, err = openEngine(s.options)
+		e, p, err = s.openFirst()
 	}
 	if errors.Is(err, store.ErrFull) {
 		return s.fullError(err)
@@ -150,6 +156,26 @@ func (s *Store) start() error {
 		s.options.Log.Warn("no room for the store's ballast: only deletes and essential writes are recorded", "path", s.ballast.path, "error", err)
 	}
 	return nil
+}
+
+// openFirst takes the database's file, or makes it, and opens the engine on it.
+func (s *Store) openFirst() (*engine, position, error) {
+	if err := s.files.take(); err != nil {
+		return nil, position{}, err
+	}
+	return s.openEngine()
+}
+
+// openEngine opens the engine on the file that is held, and remembers its log.
+func (s *Store) openEngine() (*engine, position, error) {
+	e, p, err := openEngine(s.options)
+	if err != nil {
+		return nil, position{}, err
+	}
+	if err := s.files.see(); err != nil {
+		return nil, position{}, errors.Join(err, e.close())
+	}
+	return e, p, nil
 }
 
 // Incarnation implements store.Store.
@@ -177,7 +203,7 @@ func (s *Store) Close() error {
 			err = s.engine.close()
 			s.engine = nil
 		}
-		err = errors.Join(err, s.lock.Close())
+		err = errors.Join(err, s.files.close())
 	})
 	if err != nil {
 		return fmt.Errorf("cannot close the store %s: %w", s.options.Path, err)

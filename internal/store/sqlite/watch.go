@@ -27,6 +27,9 @@ func (s *Store) Watch(ctx context.Context, from uint64) (store.Watcher, error) {
 	var sequence, floor uint64
 	// The file is asked, not the tail: a list may be ahead of the tail.
 	err := s.reading(ctx, func(e *engine) error { return e.head.QueryRowContext(ctx).Scan(&sequence, &floor) })
+	if lost := s.lostError(); err == nil && lost != nil {
+		err = lost
+	}
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot watch from %d: %w", from, err)
@@ -62,12 +65,13 @@ func (w *watcher) Next(ctx context.Context) (store.Commit, error) {
 			w.from = c.Sequence
 			return c, nil
 		default:
-			// One of: a commit, the end of the watcher, of the store, of
-			// ctx. Which it was is looked up by the next take.
+			// One of: a commit, the end of the watcher, of the store, of its
+			// files, of ctx. Which it was is looked up by the next take.
 			select {
 			case <-wake:
 			case <-w.done:
 			case <-w.store.done:
+			case <-w.store.lost:
 			case <-ctx.Done():
 			}
 		}
@@ -82,6 +86,8 @@ func (w *watcher) take(ctx context.Context) (store.Commit, <-chan struct{}, erro
 		return store.Commit{}, nil, store.ErrClosed
 	case <-w.store.done:
 		return store.Commit{}, nil, store.ErrClosed
+	case <-w.store.lost:
+		return store.Commit{}, nil, w.store.lostErr
 	case <-ctx.Done():
 		return store.Commit{}, nil, ctx.Err()
 	default:
