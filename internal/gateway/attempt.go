@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -15,6 +16,8 @@ type attempt struct {
 	x *exchange
 	m *member
 	c *conn // nil until there is one
+	// begun says that something of a response came.
+	begun bool
 	// reuse says that the exchange is complete and the connection good.
 	reuse, closed bool
 }
@@ -62,14 +65,18 @@ func (a *attempt) failed(err error) bool {
 		x.gone()
 		return false
 	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
-		x.fail(http.StatusGatewayTimeout, "deadline", a.where()+" sent no byte of a response within "+x.svc.firstByte().String())
+		text := " sent no byte of a response within "
+		if a.begun {
+			text = " did not send the whole head of a response within "
+		}
+		x.fail(http.StatusGatewayTimeout, "deadline", a.where()+text+x.svc.firstByte().String())
 		return false
 	case errors.Is(err, errMalformed) || errors.Is(err, errHeadTooLarge):
 		x.fail(http.StatusBadGateway, "bad-response", a.where()+": "+err.Error())
 		return false
 	}
 	may := untouched || x.idempotent()
-	if may && !x.forwarded && x.body.resendable() && x.resends < maxResends && x.remaining() > 0 {
+	if may && !x.informed && x.body.resendable() && x.resends < maxResends && x.remaining() > 0 {
 		x.ticket.Avoid = a.m.inst
 		return true
 	}
@@ -160,10 +167,11 @@ func (a *attempt) answer(expect bool) (head, error) {
 			return head{}, err
 		}
 	}
-	for {
+	for range maxInforms + 1 {
 		if _, err := c.br.Peek(1); err != nil {
 			return head{}, noAnswer(err)
 		}
+		a.begun = true
 		h, err := c.readHead()
 		if err != nil {
 			return head{}, noAnswer(err)
@@ -183,6 +191,7 @@ func (a *attempt) answer(expect bool) (head, error) {
 			return h, x.body.answered(c)
 		}
 	}
+	return head{}, fmt.Errorf("%w: it sent more than %d informational responses", errMalformed, maxInforms)
 }
 
 // awaitContinue gives an instance a second to ask for the body; one that says

@@ -88,6 +88,7 @@ const (
 	holdLimit      = 64 << 10  // of a body that is kept to be sent again
 	copySize       = 32 << 10  // of a copy buffer
 	maxResends     = 2
+	maxInforms     = 32              // informational responses before the final one
 	maxIdleConns   = 256             // per instance
 	idleFor        = 4 * time.Second // below the 5 s after which common servers close
 	headerTimeout  = 10 * time.Second

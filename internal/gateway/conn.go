@@ -24,7 +24,9 @@ type conn struct {
 	// written counts the bytes of the present exchange that the kernel took.
 	written atomic.Int64
 	// budget is what the head of a response may still take; negative: no bound.
-	budget    int
+	budget int
+	// broke is the last error of reading.
+	broke     error
 	idleSince time.Time
 	closed    atomic.Bool
 	// peek looks at the socket without waiting, and sets dead.
@@ -67,6 +69,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		return c.tcp.Read(b)
 	}
 	if c.budget == 0 {
+		c.broke = errHeadTooLarge
 		return 0, errHeadTooLarge
 	}
 	if len(b) > c.budget {
@@ -74,6 +77,9 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.tcp.Read(b)
 	c.budget -= n
+	if err != nil {
+		c.broke = err
+	}
 	return n, err
 }
 

@@ -25,10 +25,11 @@ type exchange struct {
 	id      string    // of the request, as told to the instance and the caller
 	upgrade string    // protocol that the caller would change to; empty: none
 	body    body
-	// forwarded says that something of a response went to the caller.
-	forwarded bool
-	status    int
-	resends   int
+	// informed says that informational responses went to the caller, forwarded
+	// that something of the final one did.
+	informed, forwarded bool
+	status              int
+	resends             int
 }
 
 var exchanges = sync.Pool{New: func() any {

@@ -35,16 +35,25 @@ func (c *conn) readHead() (head, error) {
 	if !ok {
 		return head{}, fmt.Errorf("%w: it answered %.40q", errMalformed, line)
 	}
+	h.header, err = c.readFields()
+	return h, err
+}
+
+// readFields reads header fields, or trailers, and the empty line after them.
+func (c *conn) readFields() (http.Header, error) {
+	c.broke = nil
 	m, err := c.text.ReadMIMEHeader()
-	if err != nil {
-		var bad textproto.ProtocolError
-		if errors.As(err, &bad) {
-			err = fmt.Errorf("%w: %s", errMalformed, bad)
-		}
-		return head{}, err
+	if err == nil {
+		return http.Header(m), nil
 	}
-	h.header = http.Header(m)
-	return h, nil
+	if c.broke != nil { // the parser calls a line that is cut off malformed
+		return nil, c.broke
+	}
+	var bad textproto.ProtocolError
+	if errors.As(err, &bad) {
+		err = fmt.Errorf("%w: %s", errMalformed, bad)
+	}
+	return nil, err
 }
 
 // parseStatus reads "HTTP/1.1 200 OK".

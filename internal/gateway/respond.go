@@ -10,7 +10,10 @@ import (
 
 // inform forwards an informational response, such as 103 Early Hints.
 func (x *exchange) inform(h head) {
-	x.forwarded = true
+	if !x.r.ProtoAtLeast(1, 1) {
+		return // it would be taken for the final one
+	}
+	x.informed = true
 	to := x.w.Header()
 	x.copyHeader(to, h.header)
 	x.w.WriteHeader(h.status)
@@ -147,7 +150,7 @@ func (a *attempt) trailers(declared []string) error {
 	}
 	c.budget = maxHeader + c.br.Buffered()
 	defer func() { c.budget = -1 }()
-	t, err := c.text.ReadMIMEHeader()
+	t, err := c.readFields()
 	if err != nil {
 		return noAnswer(err)
 	}
