@@ -77,6 +77,7 @@ type options struct {
 	wrap    func(store.Store) store.Store
 	dead    chan struct{}
 	warm    time.Duration // zero keeps nothing warm
+	edit    func(*control.Config)
 }
 
 func (r *rig) start(o options) *running {
@@ -100,11 +101,15 @@ func (r *rig) start(o options) *running {
 		},
 		Goodbye: func(ctx context.Context, name string) error { return c.GatewayGoodbye(ctx, name) },
 	})
-	c.Control = control.New(control.Config{
+	cfg := control.Config{
 		Store: s, Hosts: &mortalHosts{r.hosts, c.dead}, Gateways: c.port,
 		Name: fmt.Sprintf("c%d", len(r.runs)), LockIsLease: !o.standby, Logger: testLog(r.t),
 		Warm: cmp.Or(o.warm, -1),
-	})
+	}
+	if o.edit != nil {
+		o.edit(&cfg)
+	}
+	c.Control = control.New(cfg)
 	go func() {
 		defer close(c.done)
 		if err := c.Run(ctx); err != nil {
