@@ -2,8 +2,11 @@ package host
 
 import (
 	"log/slog"
+	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -86,4 +89,32 @@ func (h *Host) Running() bool {
 func CarriedMarker(pid int) string {
 	marker, _ := environOf(pid, envHost)
 	return marker
+}
+
+// FullDisk has the host's records meet a disk that is full but for what the
+// ballast gives up, until the returned function makes room. The host does not run yet.
+func (h *Host) FullDisk() (makeRoom func()) {
+	var room atomic.Bool
+	h.folder.ballast.room = func(f *os.File) (int64, error) {
+		if room.Load() {
+			return roomBy(f)
+		}
+		return 0, nil
+	}
+	h.folder.replace = func(path string, b []byte) error {
+		if st, err := os.Stat(h.folder.ballast.path); !room.Load() && err == nil && st.Size() > ballastSize-ballastStep {
+			return &os.PathError{Op: "write", Path: path, Err: syscall.ENOSPC}
+		}
+		return replaceFile(path, b)
+	}
+	return func() { room.Store(true) }
+}
+
+// Ballast is the room that the host has taken, in bytes.
+func (h *Host) Ballast() int64 {
+	st, err := os.Stat(h.folder.ballast.path)
+	if err != nil {
+		return 0
+	}
+	return st.Sys().(*syscall.Stat_t).Blocks * 512
 }

@@ -48,7 +48,9 @@ type folder struct {
 	dir  string
 	lock *os.File
 	// marker is the folder's random identity, in the environment of all that it started.
-	marker string
+	marker  string
+	ballast *ballast
+	replace func(path string, b []byte) error // replaceFile, on a disk that may be full
 }
 
 const (
@@ -59,6 +61,7 @@ const (
 	dirArtifacts = "artifacts"
 	fileFence    = "fence.json"
 	fileGateways = "gateways.json"
+	fileBallast  = "ballast"
 	fileMarker   = "marker.json"
 	fileEndings  = "endings.json"
 )
@@ -83,8 +86,11 @@ func openFolder(dir string, log *slog.Logger) (*folder, error) {
 		return nil, fault.New(fault.Conflict, "stop the other process, or give this host another folder",
 			"cannot lock %s: another process%s is this host: %w", dir, strings.TrimRight(" "+string(holder), " \n"), err)
 	}
-	f := &folder{dir: dir, lock: lock}
-	if err := errors.Join(lock.Truncate(0), writeAt(lock, fmt.Sprintf("%d\n", os.Getpid()))); err != nil {
+	f := &folder{dir: dir, lock: lock, ballast: &ballast{path: filepath.Join(dir, fileBallast), log: log, room: roomBy}, replace: replaceFile}
+	err = f.ballast.with(func() error {
+		return errors.Join(lock.Truncate(0), writeAt(lock, fmt.Sprintf("%d\n", os.Getpid())))
+	})
+	if err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("cannot lock the host's folder: %w", err)
 	}
@@ -92,6 +98,7 @@ func openFolder(dir string, log *slog.Logger) (*folder, error) {
 		lock.Close()
 		return nil, err
 	}
+	f.ballast.fill(true)
 	return f, nil
 }
 
@@ -112,7 +119,7 @@ func (f *folder) write(name string, v any) error {
 	if err != nil {
 		return fmt.Errorf("cannot write %s: %w", name, err)
 	}
-	if err := replaceFile(f.path(name), seal(b)); err != nil {
+	if err := f.ballast.with(func() error { return f.replace(f.path(name), seal(b)) }); err != nil {
 		return fault.New(fault.Exhausted, "", "cannot write %s: %w", f.path(name), err)
 	}
 	return nil

@@ -36,6 +36,7 @@ func (h *Host) houseKeep() {
 			h.settleEndings()
 		case <-tick.C:
 			h.rotateAll()
+			h.folder.ballast.fill(false)
 			h.mu.Lock()
 			h.sendLocked(h.ledger.again())
 			h.mu.Unlock()

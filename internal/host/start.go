@@ -19,6 +19,9 @@ func (h *Host) start(s *slot) {
 	before := lastEnded(s.instances)
 	h.mu.Unlock()
 	in, err := h.launch(r)
+	if noRoom(err) {
+		h.folder.ballast.give(err) // for the next try
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.instances[r.ID] = in
