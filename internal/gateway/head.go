@@ -44,7 +44,7 @@ func (c *conn) readFields() (http.Header, error) {
 	c.broke = nil
 	m, err := c.text.ReadMIMEHeader()
 	if err == nil {
-		return http.Header(m), nil
+		return http.Header(m), despace(http.Header(m))
 	}
 	if c.broke != nil { // the parser calls a line that is cut off malformed
 		return nil, c.broke
@@ -54,6 +54,25 @@ func (c *conn) readFields() (http.Header, error) {
 		err = fmt.Errorf("%w: %s", errMalformed, bad)
 	}
 	return nil, err
+}
+
+// despace removes what space stands between a field's name and its colon, where
+// a response may have it and a proxy must not pass it on. The parser of fields
+// leaves it in the key.
+func despace(h http.Header) error {
+	for k, vs := range h {
+		if strings.IndexByte(k, ' ') < 0 {
+			continue
+		}
+		name := strings.TrimRight(k, " ")
+		if name == "" || strings.IndexByte(name, ' ') >= 0 {
+			return fmt.Errorf("%w: malformed header field %.40q", errMalformed, k)
+		}
+		delete(h, k)
+		name = textproto.CanonicalMIMEHeaderKey(name)
+		h[name] = append(h[name], vs...)
+	}
+	return nil
 }
 
 // parseStatus reads "HTTP/1.1 200 OK".

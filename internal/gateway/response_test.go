@@ -100,3 +100,42 @@ func TestAsManyInformationalResponsesAsAreOrdinaryPass(t *testing.T) {
 		t.Errorf("a caller of HTTP/1.0 read %q, %v", b, err)
 	}
 }
+
+func TestSpaceBeforeAColonIsRemovedFromAResponse(t *testing.T) {
+	for name, c := range map[string]struct{ sent, body string }{
+		"a length":             {"Content-Length : 2\r\n\r\nok", "ok"},
+		"several spaces":       {"content-length   :2\r\n\r\nok", "ok"},
+		"twice the same":       {"Content-Length: 2\r\nContent-Length : 2\r\n\r\nok", "ok"},
+		"a coding":             {"Transfer-Encoding : chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok"},
+		"a coding and length":  {"Content-Length: 1\r\nTransfer-Encoding : chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n", "ok"},
+		"a field of one hop":   {"Keep-Alive : 5\r\nContent-Length: 2\r\n\r\nok", "ok"},
+		"a field for everyone": {"X-Any : 1\r\nX-Any: 2\r\nContent-Length: 2\r\n\r\nok", "ok"},
+		"a trailer":            {"Trailer: X-Sum\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum : 1\r\n\r\n", "ok"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.says("HTTP/1.1 200 OK\r\n"+c.sent, true)
+			resp, body := r.get("hello.localhost", "/")
+			if resp.StatusCode != 200 || body != c.body {
+				t.Errorf("answered %d %q", resp.StatusCode, body)
+			}
+			if resp.Header.Get("Keep-Alive") != "" || name == "a field for everyone" && len(resp.Header["X-Any"]) != 2 {
+				t.Errorf("the caller saw %v", resp.Header)
+			}
+			if name == "a trailer" && resp.Trailer.Get("X-Sum") != "1" {
+				t.Errorf("the caller saw the trailers %v", resp.Trailer)
+			}
+			r.leases(0)
+		})
+	}
+}
+
+func TestSpaceWithinAFieldsNameIsAnswered502(t *testing.T) {
+	for _, field := range []string{"Content Length: 2", "Content- Length : 2", "Content-Length: 2\r\nContent-Length : 3", "Content-Length\t: 2", " : 2"} {
+		r := newRig(t)
+		r.says("HTTP/1.1 200 OK\r\n"+field+"\r\n\r\nok", true)
+		resp, body := r.get("hello.localhost", "/")
+		wantAnswer(t, resp, body, 502, "bad-response")
+		r.leases(0)
+	}
+}
