@@ -94,6 +94,9 @@ type watch struct {
 	dwell time.Duration
 	round int32
 	since map[string]livesSince // :: slot → since when its instance has been live
+	// lines :: slot → the last output that was told of a process in it: one that
+	// fails again and again is mostly seen between two of its ends, with none.
+	lines map[string][]string
 }
 
 type livesSince struct {
@@ -102,12 +105,15 @@ type livesSince struct {
 }
 
 func newWatch(dwell time.Duration, round int32) *watch {
-	return &watch{dwell: dwell, round: round, since: map[string]livesSince{}}
+	return &watch{dwell: dwell, round: round, since: map[string]livesSince{}, lines: map[string][]string{}}
 }
 
 // ready says how many of the slots are, and when the next may be.
 func (w *watch) ready(slots []service.Slot, world *service.World) (n int, again time.Duration) {
 	for _, s := range slots {
+		if i, ok := newest(world.Instances[s.ID]); ok && len(i.LastLines) > 0 {
+			w.lines[s.ID] = i.LastLines
+		}
 		live, ok := liveIn(world.Instances[s.ID], s.Host, w.round)
 		if h := world.Hosts[s.Host]; !ok || !h.Heard() {
 			delete(w.since, s.ID)
@@ -180,7 +186,7 @@ func notReady(slots []service.Slot, w *watch, world *service.World, reason strin
 		if !ok {
 			return &saga.Failure{Reason: fmt.Sprintf("%s: host %s reports no instance in slot %s", reason, s.Host, s.ID)}
 		}
-		return &saga.Failure{Reason: reason + ": " + describe(s, i), LastLines: i.LastLines}
+		return &saga.Failure{Reason: reason + ": " + describe(s, i), LastLines: w.lines[s.ID]}
 	}
 	return &saga.Failure{Reason: reason}
 }
