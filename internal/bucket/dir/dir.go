@@ -9,9 +9,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,9 +31,16 @@ const (
 )
 
 // Bucket is a folder of blobs. It is used by one process at a time, which
-// whoever opens it sees to, or by several that all use [OpenShared].
+// whoever opens it sees to, or by several that all use [OpenShared]. It
+// outlives its folder: one that was removed or replaced is opened again.
 type Bucket struct {
-	root *os.Root
+	// Log is told of a folder that was opened again; nil discards. It is set
+	// before the first call.
+	Log *slog.Logger
+
+	folder string
+	mu     sync.Mutex // guards root
+	root   *os.Root   // nil after Close
 }
 
 var _ bucket.Bucket = (*Bucket)(nil)
@@ -48,15 +58,21 @@ const leftoverAge = 24 * time.Hour
 // OpenShared is Open for a folder that other processes use too: what they are
 // writing stays.
 func OpenShared(folder string) (*Bucket, error) {
-	return openAfter(folder, func(st fs.FileInfo) bool { return time.Since(st.ModTime()) > leftoverAge })
+	return openAfter(folder, isOld)
 }
 
+func isOld(st fs.FileInfo) bool { return time.Since(st.ModTime()) > leftoverAge }
+
 func openAfter(folder string, leftover func(fs.FileInfo) bool) (*Bucket, error) {
+	folder, err := filepath.Abs(folder)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open the bucket %s: %w", folder, err)
+	}
 	root, err := open(folder, leftover)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the bucket %s: %w", folder, err)
 	}
-	return &Bucket{root: root}, nil
+	return &Bucket{folder: folder, root: root}, nil
 }
 
 func open(folder string, leftover func(fs.FileInfo) bool) (_ *os.Root, err error) {
@@ -72,10 +88,8 @@ func open(folder string, leftover func(fs.FileInfo) bool) (_ *os.Root, err error
 			err = errors.Join(err, root.Close())
 		}
 	}()
-	for _, f := range []string{tmpFolder, blobsFolder} {
-		if err := root.Mkdir(f, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return nil, classified(err)
-		}
+	if _, err := makeInner(root); err != nil {
+		return nil, err
 	}
 	if err := clean(root, leftover); err != nil {
 		return nil, err
@@ -102,7 +116,16 @@ func clean(root *os.Root, leftover func(fs.FileInfo) bool) error {
 }
 
 // Close releases the folder. Calls after it fail.
-func (b *Bucket) Close() error { return b.root.Close() }
+func (b *Bucket) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.root == nil {
+		return nil
+	}
+	root := b.root
+	b.root = nil
+	return root.Close()
+}
 
 // place returns the file of the named blob.
 func place(name string) string {
@@ -142,7 +165,11 @@ func (b *Bucket) Open(ctx context.Context, name string) (io.ReadCloser, bucket.I
 	if err := usable(ctx, name); err != nil {
 		return nil, bucket.Info{}, err
 	}
-	f, err := b.root.Open(place(name))
+	root, err := b.current()
+	if err != nil {
+		return nil, bucket.Info{}, fmt.Errorf("cannot open blob %s: %w", name, err)
+	}
+	f, err := root.Open(place(name))
 	if err != nil {
 		return nil, bucket.Info{}, missing(name, err)
 	}
@@ -158,7 +185,11 @@ func (b *Bucket) Stat(ctx context.Context, name string) (bucket.Info, error) {
 	if err := usable(ctx, name); err != nil {
 		return bucket.Info{}, err
 	}
-	st, err := b.root.Stat(place(name))
+	root, err := b.current()
+	if err != nil {
+		return bucket.Info{}, fmt.Errorf("cannot open blob %s: %w", name, err)
+	}
+	st, err := root.Stat(place(name))
 	if err != nil {
 		return bucket.Info{}, missing(name, err)
 	}

@@ -21,7 +21,11 @@ func (b *Bucket) List(ctx context.Context, prefix string) ([]bucket.Info, error)
 	for _, part := range parents(prefix) {
 		start = path.Join(start, folderMark+part)
 	}
-	err := fs.WalkDir(b.root.FS(), start, l.visit)
+	root, err := b.current()
+	if err != nil {
+		return nil, fmt.Errorf("cannot list blobs %q: %w", prefix, err)
+	}
+	err = fs.WalkDir(root.FS(), start, l.visit)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("cannot list blobs %q: %w", prefix, err)
 	}

@@ -18,26 +18,36 @@ func (b *Bucket) Put(ctx context.Context, name string, r io.Reader, ifAbsent boo
 	if err := usable(ctx, name); err != nil {
 		return bucket.Info{}, err
 	}
-	i, err := b.put(ctx, name, r, ifAbsent)
+	root, err := b.writable()
+	if err != nil {
+		return bucket.Info{}, fmt.Errorf("cannot put blob %s: %w", name, err)
+	}
+	i, err := writer{root}.put(ctx, name, r, ifAbsent)
+	if !b.isAt(root) && !errors.Is(err, bucket.ErrExists) {
+		err = errMoved
+	}
 	if err != nil {
 		return bucket.Info{}, fmt.Errorf("cannot put blob %s: %w", name, classified(err))
 	}
 	return i, nil
 }
 
-func (b *Bucket) put(ctx context.Context, name string, r io.Reader, ifAbsent bool) (_ bucket.Info, err error) {
+// writer writes within one folder.
+type writer struct{ root *os.Root }
+
+func (w writer) put(ctx context.Context, name string, r io.Reader, ifAbsent bool) (_ bucket.Info, err error) {
 	if ifAbsent { // spares the copying; what decides is the link below
-		if _, err := b.root.Stat(place(name)); err == nil {
+		if _, err := w.root.Stat(place(name)); err == nil {
 			return bucket.Info{}, bucket.ErrExists
 		}
 	}
 	tmp := path.Join(tmpFolder, rand.Text())
-	f, err := b.root.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	f, err := w.root.OpenFile(tmp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return bucket.Info{}, err
 	}
 	defer func() {
-		if e := b.root.Remove(tmp); e != nil && !errors.Is(e, fs.ErrNotExist) {
+		if e := w.root.Remove(tmp); e != nil && !errors.Is(e, fs.ErrNotExist) {
 			err = errors.Join(err, e)
 		}
 	}()
@@ -45,7 +55,7 @@ func (b *Bucket) put(ctx context.Context, name string, r io.Reader, ifAbsent boo
 	if err != nil {
 		return bucket.Info{}, err
 	}
-	if err := b.name(tmp, place(name), ifAbsent); err != nil {
+	if err := w.name(tmp, place(name), ifAbsent); err != nil {
 		return bucket.Info{}, err
 	}
 	return info(name, st), nil
@@ -78,15 +88,15 @@ func (r reader) Read(p []byte) (int, error) {
 }
 
 // name gives the temporary file its place, and syncs that.
-func (b *Bucket) name(tmp, place string, ifAbsent bool) error {
-	if err := b.makeFolders(path.Dir(place)); err != nil {
+func (w writer) name(tmp, place string, ifAbsent bool) error {
+	if err := w.makeFolders(path.Dir(place)); err != nil {
 		return err
 	}
 	var err error
 	if ifAbsent { // a link, unlike a renaming, fails where the name is taken
-		err = b.root.Link(tmp, place)
+		err = w.root.Link(tmp, place)
 	} else {
-		err = b.root.Rename(tmp, place)
+		err = w.root.Rename(tmp, place)
 	}
 	if errors.Is(err, fs.ErrExist) {
 		return bucket.ErrExists
@@ -94,22 +104,22 @@ func (b *Bucket) name(tmp, place string, ifAbsent bool) error {
 	if err != nil {
 		return err
 	}
-	return syncFolder(b.root, path.Dir(place))
+	return syncFolder(w.root, path.Dir(place))
 }
 
 // makeFolders makes the folder and those above it, and syncs their names,
 // also those that another Put made and may not have synced yet.
-func (b *Bucket) makeFolders(folder string) error {
+func (w writer) makeFolders(folder string) error {
 	if folder == blobsFolder {
 		return nil
 	}
-	if err := b.makeFolders(path.Dir(folder)); err != nil {
+	if err := w.makeFolders(path.Dir(folder)); err != nil {
 		return err
 	}
-	if err := b.root.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := w.root.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	return syncFolder(b.root, path.Dir(folder))
+	return syncFolder(w.root, path.Dir(folder))
 }
 
 // Delete implements bucket.Bucket. Folders stay, though they are empty: a Put
@@ -118,9 +128,13 @@ func (b *Bucket) Delete(ctx context.Context, name string) error {
 	if err := usable(ctx, name); err != nil {
 		return err
 	}
-	err := b.root.Remove(place(name))
+	root, err := b.current()
+	if err != nil {
+		return fmt.Errorf("cannot delete blob %s: %w", name, err)
+	}
+	err = root.Remove(place(name))
 	if err == nil {
-		err = syncFolder(b.root, path.Dir(place(name)))
+		err = syncFolder(root, path.Dir(place(name)))
 	}
 	if err != nil && !errors.Is(missing(name, err), bucket.ErrNotFound) {
 		return fmt.Errorf("cannot delete blob %s: %w", name, err)
