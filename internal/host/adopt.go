@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -71,7 +72,7 @@ func (h *Host) adopt() error {
 func (h *Host) adoptLocked(r record) (lost *instance) {
 	in := h.newInstance(r)
 	in.adopted = true
-	in.wasLive = r.Offered
+	in.wasLive, in.heard = r.Offered, time.Now()
 	if s := h.slots[in.slot()]; r.Boot == h.boot && r.Pid != 0 && s != nil {
 		if held, err := hold(r.Pid, r.Start); err == nil {
 			in.leader = held

@@ -71,6 +71,7 @@ type Timing struct {
 	PortRest     time.Duration // before a port is given away again; zero means 10 min
 	Look         time.Duration // between looks at a live instance; zero means 1 s
 	Redial       time.Duration // most between two dials; zero means 1 s
+	DeafFor      time.Duration // one that was live and no longer listens is replaced after it; zero means 30 s
 	KeepArtifact time.Duration // an unused artifact is kept; zero means 10 min
 }
 
@@ -87,6 +88,7 @@ func (t Timing) withDefaults() Timing {
 		{&t.PortRest, 10 * time.Minute},
 		{&t.Look, time.Second},
 		{&t.Redial, time.Second},
+		{&t.DeafFor, 30 * time.Second},
 		{&t.KeepArtifact, 10 * time.Minute},
 	} {
 		if *d.field == 0 {

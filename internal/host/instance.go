@@ -17,6 +17,9 @@ import (
 //	starting ⇄ live → draining → exited
 //	starting or live → exited           by itself
 //
+// One that was live and listens no longer is starting again, and draining once
+// it has been deaf for too long.
+//
 // Fields below mu of the host are read and written under it; the others do not
 // change once the instance is known.
 type instance struct {
@@ -35,7 +38,10 @@ type instance struct {
 	before    string // how the process before it in its slot ended; empty when there was none
 	detail    string
 	lastLines []string
-	liveSince time.Time // zero means not live
+	liveSince time.Time     // zero means not live
+	lived     time.Duration // how long it was live the last time
+	heard     time.Time     // when it was last seen to listen at its address
+	deaf      bool          // it no longer listens, and is to be replaced
 	held      *ownSocket
 	wasLive   bool
 	retiring  bool
@@ -133,9 +139,12 @@ func (h *Host) exited(in *instance, status, left string) {
 	lines := in.journal.lastLines(20)
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	in.state, in.status, in.detail, in.lastLines = service.InstanceExited, status, status, lines
-	if left != "" {
+	in.state, in.status, in.lastLines = service.InstanceExited, status, lines
+	switch {
+	case left != "":
 		in.detail = left
+	case !in.deaf: // the reason of a deaf one's end is why it was ended
+		in.detail = status
 	}
 	lived := in.liveFor()
 	in.liveSince = time.Time{}

@@ -97,9 +97,11 @@ func judgeListeners(own []netip.AddrPort, want netip.AddrPort) (reach, string) {
 	case len(far) > 0:
 		return reachNo, fmt.Sprintf("listens on %s, not on its PORT %d", list(far), want.Port())
 	default:
-		return reachNo, fmt.Sprintf("does not listen on its PORT %d yet", want.Port())
+		return reachNo, silentDetail(int(want.Port()))
 	}
 }
+
+func silentDetail(port int) string { return fmt.Sprintf("does not listen on its PORT %d yet", port) }
 
 func wildcard(a netip.Addr) string {
 	if a.Is6() {

@@ -32,6 +32,7 @@ type sight struct {
 	live   bool
 	detail string // empty means: as before
 	held   *ownSocket
+	blind  bool // it could not be told whether it listens
 	lines  []string
 }
 
@@ -110,7 +111,7 @@ func (o *ownSocket) open() bool {
 func (h *Host) findSocket(in *instance, deep bool) sight {
 	all, err := machineListeners()
 	if err != nil {
-		return sight{detail: err.Error()}
+		return sight{detail: err.Error(), blind: true}
 	}
 	onPort := slices.ContainsFunc(all, func(l listener) bool { return l.addr.Port() == in.addr.Port() })
 	if !onPort && !deep {
@@ -243,9 +244,11 @@ func (h *Host) saw(in *instance, s sight, turn bool) (live bool) {
 	case s.live && turn:
 		h.sendLocked(h.ledger.vouch(in.rec.ID))
 	case !s.live && was == service.InstanceLive:
+		in.lived = in.liveFor()
 		in.state, in.liveSince = service.InstanceStarting, time.Time{}
 	}
-	changed := in.state != was
+	s = in.listenLocked(s, h.cfg.Timing.DeafFor)
+	changed := in.state != was || in.deaf
 	if !s.live && s.detail != "" && s.detail != in.detail {
 		in.detail, changed = s.detail, true
 	}
@@ -257,6 +260,24 @@ func (h *Host) saw(in *instance, s sight, turn bool) (live bool) {
 		h.stirSlotLocked(in)
 	}
 	return s.live
+}
+
+// listenLocked notes whether an instance that was live still listens; its
+// deafness ends in its replacement. A ready path that fails is no deafness: what
+// it depends on may be down for all, and a new process would not help.
+func (in *instance) listenLocked(s sight, deafFor time.Duration) sight {
+	switch {
+	case s.held != nil:
+		in.heard, in.deaf = time.Now(), false
+	case in.wasLive && !s.blind:
+		silence := time.Since(in.heard)
+		detail := fmt.Sprintf("no longer listens on its PORT %d (it did until %.0f s ago)", in.rec.Port, silence.Seconds())
+		if s.detail != "" && s.detail != silentDetail(in.rec.Port) {
+			detail += "; " + s.detail
+		}
+		s.detail, in.deaf = detail, silence >= deafFor
+	}
+	return s
 }
 
 func (h *Host) stirSlotLocked(in *instance) {

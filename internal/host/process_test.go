@@ -307,3 +307,33 @@ func answers(address string) bool {
 	}
 	return resp.Body.Close() == nil
 }
+
+func TestAnInstanceThatNoLongerListensIsSaidToAndReplaced(t *testing.T) {
+	r := startIn(t, filepath.Join(t.TempDir(), "host"), func(c *host.Config) { c.Timing.DeafFor = 3 * time.Second })
+	tmpl := hosttest.TemplateOf(hosttest.Deafens)
+	tmpl.Drain = 100 * time.Millisecond
+	r.assign(t, tmpl)
+	first := r.awaitLive(t)
+	get(t, first.GetAddress(), "/close")
+	in := r.awaitDetail(t, fmt.Sprintf("no longer listens on its PORT %d (it did until ", portOf(t, first)))
+	if in.GetId() != first.GetId() || in.GetState() != "starting" || in.GetPid() != first.GetPid() {
+		t.Errorf("it is shown as %v", in)
+	}
+	next := r.await(t, "its successor", func(in *pb.InstanceReport) bool {
+		return in.GetId() != first.GetId() && in.GetRestarts() == 1 && strings.Contains(in.GetDetail(), "no longer listens on its PORT")
+	})
+	r.await(t, "its life", func(in *pb.InstanceReport) bool { return in.GetId() == next.GetId() && in.GetState() == "live" })
+	until(t, "the deaf one's end", func() bool { return len(host.Carriers(first.GetId())) == 0 && len(r.Reports()) == 1 })
+}
+
+func TestAReadyPathThatFailsForLongReplacesNothing(t *testing.T) {
+	r := startIn(t, filepath.Join(t.TempDir(), "host"), func(c *host.Config) { c.Timing.DeafFor = time.Millisecond })
+	tmpl := hosttest.TemplateOf(hosttest.Wavers)
+	tmpl.ReadyPath = "/ready"
+	r.assign(t, tmpl)
+	first := r.awaitLive(t)
+	r.awaitDetail(t, "ready path /ready answers 503")
+	if in := r.awaitLive(t); in.GetId() != first.GetId() || in.GetRestarts() != 0 {
+		t.Errorf("%v was replaced by %v", first, in)
+	}
+}

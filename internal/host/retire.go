@@ -11,7 +11,10 @@ import (
 // beginRetireLocked withdraws an instance: no credit is granted any more, and
 // every gateway is told.
 func (h *Host) beginRetireLocked(in *instance) {
-	in.retiring, in.state, in.detail = true, service.InstanceDraining, ""
+	in.retiring, in.state = true, service.InstanceDraining
+	if !in.deaf {
+		in.detail = ""
+	}
 	in.liveSince = time.Time{}
 	h.ledger.withdraw(in.rec.ID)
 	h.touchLocked(in)

@@ -37,6 +37,11 @@ func (s *slot) endedLocked(in *instance, lived time.Duration, t Timing) {
 	if in.retiring || in.rec.Assignment.Round < s.rec.Assignment.Round {
 		return
 	}
+	s.failedLocked(lived, t)
+}
+
+// failedLocked counts a process that is to be followed by another.
+func (s *slot) failedLocked(lived time.Duration, t Timing) {
 	s.rec.Restarts++
 	if lived >= t.BackoffReset {
 		s.backoff = 0
@@ -78,6 +83,8 @@ func (s *slot) nextLocked(closing bool, now time.Time) deed {
 		}
 	}
 	switch {
+	case current != nil && current.deaf:
+		return deed{retire: current, drain: drainOf(current), why: current.detail}
 	case current == nil && running < 2:
 		if wait := s.notBefore.Sub(now); wait > 0 {
 			return deed{wait: wait}
@@ -137,6 +144,9 @@ func (h *Host) keep(s *slot) {
 		d := s.nextLocked(h.closing, time.Now())
 		if d.retire != nil {
 			h.beginRetireLocked(d.retire)
+			if d.retire.deaf {
+				s.failedLocked(d.retire.lived, h.cfg.Timing)
+			}
 		}
 		if d.end && !h.closing {
 			delete(h.slots, s.id())

@@ -3,7 +3,6 @@ package host
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"time"
@@ -35,7 +34,7 @@ func (h *Host) start(s *slot) {
 		s.endedLocked(in, 0, h.cfg.Timing)
 		return
 	}
-	in.detail = fmt.Sprintf("does not listen on its PORT %d yet", r.Port)
+	in.detail = silentDetail(r.Port)
 	if before != nil {
 		in.lastLines, in.before = before.lastLines, before.detail
 	}
@@ -45,7 +44,7 @@ func (h *Host) start(s *slot) {
 
 func lastEnded(list []*instance) *instance {
 	for _, in := range slices.Backward(list) {
-		if !in.runs() && !in.retiring {
+		if in.deaf || !in.runs() && !in.retiring {
 			return in
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +30,8 @@ const (
 	Env       Program = "env"        // serves its environment, ids and working directory
 	Floods    Program = "floods"     // serves, and prints as fast as it can
 	OwnAddr   Program = "other-loop" // listens on 127.0.0.2 only
+	Wavers    Program = "wavers"     // serves, and answers every other question for /ready with 503
+	Deafens   Program = "deafens"    // serves, and closes its listening socket when asked for /close
 )
 
 // Main runs the program that a test binary was started as, and does not return
@@ -96,10 +99,16 @@ func serve(addr string, p Program) error {
 	if err != nil {
 		return err
 	}
-	return http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	var asked atomic.Int64
+	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/unready":
 			http.Error(w, "not yet", http.StatusServiceUnavailable)
+		case p == Wavers && r.URL.Path == "/ready" && asked.Add(1)%2 == 0:
+			http.Error(w, "not now", http.StatusServiceUnavailable)
+		case p == Deafens && r.URL.Path == "/close":
+			l.Close()
+			hello(w)
 		case p == Prints:
 			fmt.Println("request", r.URL.Path)
 			hello(w)
@@ -115,6 +124,10 @@ func serve(addr string, p Program) error {
 			hello(w)
 		}
 	}))
+	if p == Deafens {
+		time.Sleep(time.Hour)
+	}
+	return err
 }
 
 func hello(w io.Writer) { fmt.Fprintf(w, "hello from %d\n", os.Getpid()) }
