@@ -34,7 +34,8 @@ const (
 
 // Env is what a command line runs in.
 type Env struct {
-	Args           []string // without the program's name
+	Args           []string  // without the program's name
+	Stdin          io.Reader // nil means the process's own
 	Stdout, Stderr io.Writer
 	Getenv         func(string) string
 	Roles          Roles
@@ -52,6 +53,8 @@ type commands struct {
 	Host    hostCmd    `cmd:"" group:"roles" help:"Run a host of instances."`
 
 	Deploy    deployCmd    `cmd:"" group:"services" help:"Deploy a service, or a new revision of it."`
+	Apply     applyCmd     `cmd:"" group:"services" help:"Make services what documents say."`
+	Diff      diffCmd      `cmd:"" group:"services" help:"Compare what is wanted with documents; exit with 1 where they differ."`
 	Get       getCmd       `cmd:"" group:"services" help:"Show what is wanted: all services, or one."`
 	Status    statusCmd    `cmd:"" group:"services" help:"Show what is wanted, true, published and running."`
 	Revisions revisionsCmd `cmd:"" group:"services" help:"List the revisions of a service."`

@@ -75,26 +75,10 @@ func (c *call) getAll(cl *client) error {
 
 // service prints the desired document.
 func (p *printer) service(s *fairleadv1.Service) {
-	t := s.GetTemplate()
-	rows := [][2]string{
+	rows := append([][2]string{
 		{"service", s.GetService()},
 		{"generation", fmt.Sprintf("%d, by %s at %s", s.GetGeneration(), orDash(s.GetBy()), clock(s.GetAt()))},
-		{"command", words(t.GetCommand())},
-		{"artifact", t.GetArtifact()},
-		{"env", envText(t.GetEnv())},
-		{"directory", t.GetDir()},
-		{"user", t.GetUser()},
-		{"instances", fmt.Sprint(s.GetInstances())},
-		{"host names", strings.Join(s.GetHostNames(), " ")},
-		{"traffic", targets(s.GetTraffic())},
-		{"request group", t.GetGroup()},
-		{"handover", t.GetHandover()},
-		{"ready path", t.GetReadyPath()},
-		{"concurrency", zero(fmt.Sprint(t.GetConcurrency()), t.GetConcurrency() == 0)},
-		{"request timeout", limit(t.GetRequestTimeout())},
-		{"drain", limit(t.GetDrain())},
-		{"ready timeout", limit(t.GetReadyTimeout())},
-	}
+	}, serviceRows(s)...)
 	if s.GetDeleted() {
 		rows = append(rows, [2]string{"deleted", "it is being torn down"})
 	}
@@ -105,6 +89,30 @@ func (p *printer) service(s *fairleadv1.Service) {
 		if r[1] != "" {
 			p.line("%-16s %s", r[0], r[1])
 		}
+	}
+}
+
+// serviceRows are what the document asks for, field by field; one that is
+// empty is not said.
+func serviceRows(s *fairleadv1.Service) [][2]string {
+	t := s.GetTemplate()
+	return [][2]string{
+		{"command", words(t.GetCommand())},
+		{"artifact", t.GetArtifact()},
+		{"env", envText(t.GetEnv())},
+		{"directory", t.GetDir()},
+		{"user", t.GetUser()},
+		{"instances", fmt.Sprint(s.GetInstances())},
+		{"host names", strings.Join(s.GetHostNames(), " ")},
+		{"traffic", targets(s.GetTraffic())},
+		{"request group", t.GetGroup()},
+		{"handover", t.GetHandover()},
+		{"idempotent", zero("every method", !t.GetIdempotent())},
+		{"ready path", t.GetReadyPath()},
+		{"concurrency", zero(fmt.Sprint(t.GetConcurrency()), t.GetConcurrency() == 0)},
+		{"request timeout", limit(t.GetRequestTimeout())},
+		{"drain", limit(t.GetDrain())},
+		{"ready timeout", limit(t.GetReadyTimeout())},
 	}
 }
 

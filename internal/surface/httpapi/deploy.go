@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"connectrpc.com/connect"
@@ -47,6 +48,9 @@ func (a *API) deploy(ctx context.Context, m *fairleadv1.DeployRequest) (*fairlea
 	}
 	c.verb = "deploy"
 	if c.next, err = service.Deploy(c.old, m.GetService(), a.edit(ctx, m), today); err != nil {
+		return nil, err
+	}
+	if err := a.setTraffic(ctx, &c.next, m); err != nil {
 		return nil, err
 	}
 	if err := a.stored(ctx, c.next.Template.Artifact); err != nil {
@@ -97,6 +101,34 @@ func (a *API) edit(ctx context.Context, m *fairleadv1.DeployRequest) service.Dep
 	}
 	return e
 }
+
+// setTraffic makes next's traffic what the request asks for, whole. A request
+// that does not say leaves it.
+func (a *API) setTraffic(ctx context.Context, next *service.Desired, m *fairleadv1.DeployRequest) error {
+	if !m.GetSetTraffic() {
+		return nil
+	}
+	if m.GetNoTraffic() || m.GetTag() != "" {
+		return fault.New(fault.Invalid, "say all of it in the traffic", "traffic is asked for whole, and a tag or no traffic beside it")
+	}
+	parts := slices.DeleteFunc(targetsOf(m.GetTraffic()), func(t service.Target) bool { return t.Percent == 0 && t.Tag == "" && !latest(t) })
+	next.Traffic = nil
+	if len(parts) == 1 && latest(parts[0]) && parts[0].Percent == 100 && parts[0].Tag == "" {
+		return nil // which is what no traffic at all says
+	}
+	revisions, err := a.revisions(ctx, next.Service)
+	if err != nil {
+		return err
+	}
+	set, err := service.SetTraffic(*next, parts, nil, revisions)
+	if err != nil {
+		return err
+	}
+	next.Traffic = set.Traffic
+	return nil
+}
+
+func latest(t service.Target) bool { return t.Revision == "" || t.Revision == service.LatestRevision }
 
 // stored refuses a template whose artifact nobody uploaded.
 func (a *API) stored(ctx context.Context, digest string) error {

@@ -260,3 +260,45 @@ func TestStatusNamesTheRevisionThatIsKeptWarm(t *testing.T) {
 		}
 	})
 }
+
+func TestADeployThatSaysItsTrafficReplacesItAndOneThatDoesNotLeavesIt(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.twoRevisions()
+		split := []*fairleadv1.TrafficTarget{{Revision: "hello-00001", Percent: 90, Tag: "old"}, {Percent: 10}}
+		m := func(generation int32) *fairleadv1.DeployRequest {
+			return &fairleadv1.DeployRequest{Service: "hello", ExpectedGeneration: generation, Template: &fairleadv1.Template{Command: []string{"two"}}}
+		}
+		set := m(2)
+		set.SetTraffic, set.Traffic = true, split
+		w.must(set)
+		if got := targetsText(w.wanted().Traffic); got != "hello-00001 90 old, 10 " {
+			t.Errorf("traffic is %s", got)
+		}
+		more := m(3)
+		more.Instances = 3
+		w.must(more)
+		if got := targetsText(w.wanted().Traffic); got != "hello-00001 90 old, 10 " {
+			t.Errorf("traffic is %s", got)
+		}
+		for why, edit := range map[string]func(*fairleadv1.DeployRequest){
+			"a tag or no traffic": func(m *fairleadv1.DeployRequest) { m.Tag = "x" },
+			"90 percent":          func(m *fairleadv1.DeployRequest) { m.Traffic = split[:1] },
+			"no revision": func(m *fairleadv1.DeployRequest) {
+				m.Traffic = []*fairleadv1.TrafficTarget{{Revision: "x", Percent: 100}}
+			},
+			"nothing to change": func(m *fairleadv1.DeployRequest) { m.Traffic = nil },
+		} {
+			bad := m(4)
+			bad.SetTraffic, bad.Traffic = true, split
+			edit(bad)
+			_, err := w.deploy(bad)
+			is(t, err, fault.Invalid, why)
+		}
+		back := m(4)
+		back.SetTraffic, back.Traffic = true, []*fairleadv1.TrafficTarget{{Revision: "LATEST", Percent: 100}, {Revision: "hello-00001"}}
+		w.must(back)
+		if got := targetsText(w.wanted().Traffic); got != "" {
+			t.Errorf("traffic is %s", got)
+		}
+	})
+}
