@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"syscall"
 
 	driver "modernc.org/sqlite"
@@ -47,6 +49,35 @@ func diagnosed(path string, err error) error {
 	}
 	return err
 }
+
+// explained leads with what happened and what to do about it.
+func (s *Store) explained(cause error) error {
+	folder := filepath.Dir(s.options.Path)
+	switch {
+	case errors.Is(cause, store.ErrGone), errors.Is(cause, store.ErrClosed):
+		return cause
+	case errors.Is(cause, store.ErrFull):
+		return explanation{cause, store.ErrFull.Error() + ": make room in " + folder + "; until then only deletes and essential writes are recorded"}
+	case errors.Is(cause, store.ErrReadOnly):
+		return explanation{cause, store.ErrReadOnly.Error() + ": make " + folder + " writable for this user, on a disk that is mounted so"}
+	}
+	return explanation{cause, "the store's disk or database failed: look at the disk of " + folder}
+}
+
+// explanation is an error that says first what it means to who reads it.
+type explanation struct {
+	cause error
+	text  string
+}
+
+func (e explanation) Error() string {
+	if strings.HasPrefix(e.text, e.cause.Error()) {
+		return e.text
+	}
+	return e.text + " (" + e.cause.Error() + ")"
+}
+
+func (e explanation) Unwrap() error { return e.cause }
 
 // probe writes 8 KiB to a file beside the database, and takes it away again.
 func probe(path string) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -50,8 +49,6 @@ func (s *Store) serve(group []*request) {
 	switch {
 	case errors.As(err, &failed):
 		s.settle(group, failed)
-	case errors.Is(err, store.ErrFull):
-		s.fail(group, s.fullError(err))
 	case err != nil:
 		s.fail(group, err)
 	}
@@ -65,19 +62,25 @@ func (s *Store) fail(group []*request, cause error) {
 			s.unknown(r, cause)
 			continue
 		}
-		r.answer(store.Result{}, fmt.Errorf("cannot apply %s: nothing was written: %w", r.apply.ID, cause))
+		s.refuse(r, cause)
 	}
+}
+
+// refuse answers an Apply of which nothing was written.
+func (s *Store) refuse(r *request, cause error) {
+	s.answerFailed(r, fmt.Errorf("%w; nothing was written", s.explained(cause)))
 }
 
 // unknown answers an Apply that may have been done.
 func (s *Store) unknown(r *request, cause error) {
 	s.doubt(r.apply.ID)
-	r.answer(store.Result{}, fmt.Errorf("cannot apply %s: %w: %w", r.apply.ID, store.ErrUnknown, cause))
+	s.answerFailed(r, fmt.Errorf("%w: %w", store.ErrUnknown, s.explained(cause)))
 }
 
-func (s *Store) fullError(cause error) error {
-	folder := filepath.Dir(s.options.Path)
-	return fmt.Errorf("%w: make room in %s; until then only deletes and essential writes are recorded", cause, folder)
+// answerFailed answers r. Its identity says nothing to who reads the error.
+func (s *Store) answerFailed(r *request, err error) {
+	s.options.Log.Debug("an apply failed", "apply", r.apply.ID, "error", err)
+	r.answer(store.Result{}, err)
 }
 
 // commitError is a COMMIT that failed: what it wrote may be found after a crash.
@@ -160,7 +163,7 @@ func (s *Store) judgeAll(t *transaction, group []*request) ([]answer, error) {
 	for i, r := range group {
 		result, err := t.do(r, s.ballast.full.Load())
 		if errors.Is(err, errKeptForEssentials) {
-			err = fmt.Errorf("cannot apply %s: %w", r.apply.ID, s.fullError(store.ErrFull))
+			err = fmt.Errorf("%w; nothing was written", s.explained(store.ErrFull))
 		} else if err != nil && store.AsConflict(err) == nil && !errors.Is(err, store.ErrInvalid) {
 			return nil, err
 		}
@@ -188,22 +191,26 @@ func (s *Store) settle(group []*request, failed *commitError) {
 	}
 	t := &transaction{statements: &s.engine.apply, ctx: context.Background()}
 	for _, r := range group {
-		result, found, err := t.find(r)
-		switch {
-		case err == nil && found:
-			if lost := s.look(); lost != nil {
-				s.unknown(r, lost)
-				continue
-			}
-		case err != nil && !found:
-			s.unknown(r, fmt.Errorf("%w (and then: %w)", cause, err))
-			continue
-		case !found:
-			err = fmt.Errorf("cannot apply %s: nothing was written: %w", r.apply.ID, cause)
-		}
-		delete(s.doubtful, r.apply.ID)
-		r.answer(result, err)
+		s.settleOne(t, r, cause)
 	}
+}
+
+// settleOne answers r by what is on disk after the commit that failed by cause.
+func (s *Store) settleOne(t *transaction, r *request, cause error) {
+	result, found, err := t.find(r)
+	if err == nil && found {
+		err = s.look()
+	}
+	if err != nil && !errors.Is(err, store.ErrInvalid) {
+		s.unknown(r, fmt.Errorf("%w (and then: %w)", cause, err))
+		return
+	}
+	delete(s.doubtful, r.apply.ID)
+	if !found {
+		s.refuse(r, cause)
+		return
+	}
+	r.answer(result, err)
 }
 
 // reopen exchanges the engine. The commit that it makes is on disk before

@@ -189,6 +189,7 @@ func (d *fullDisk) refused(a store.Apply) {
 	if !errors.Is(err, store.ErrFull) || !strings.Contains(err.Error(), "make room in ") {
 		d.Fatalf("%s: got %v, want %v and what to do", a.ID, err, store.ErrFull)
 	}
+	leads(d.T, err, a, "disk is full: make room in ")
 }
 
 // untilFull writes until that is refused: there is room in pages that the

@@ -172,6 +172,6 @@ func (r *request) abandon(ctx context.Context) (store.Result, error) {
 	case <-r.done:
 		return r.result, r.err
 	default:
-		return store.Result{}, fmt.Errorf("apply %s: %w: %w while its commit was on its way to the disk", r.apply.ID, store.ErrUnknown, ctx.Err())
+		return store.Result{}, fmt.Errorf("%w: its commit hung in the disk when its time was over: %w", store.ErrUnknown, ctx.Err())
 	}
 }

@@ -145,7 +145,7 @@ func (s *Store) start() error {
 		e, p, err = s.openFirst()
 	}
 	if errors.Is(err, store.ErrFull) {
-		return s.fullError(err)
+		return s.explained(err)
 	}
 	if err != nil {
 		return err

@@ -86,7 +86,7 @@ func (t *transaction) find(r *request) (_ store.Result, found bool, _ error) {
 		return store.Result{}, false, err
 	}
 	if !bytes.Equal(digest, r.digest[:]) {
-		return store.Result{}, true, fmt.Errorf("%w: ID %s was used for other content at sequence %d", store.ErrInvalid, r.apply.ID, sequence)
+		return store.Result{}, true, fmt.Errorf("%w: its ID was used for other content at sequence %d", store.ErrInvalid, sequence)
 	}
 	return store.Result{Sequence: sequence, Repeated: true}, true, nil
 }
