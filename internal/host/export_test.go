@@ -118,3 +118,17 @@ func (h *Host) Ballast() int64 {
 	}
 	return st.Sys().(*syscall.Stat_t).Blocks * 512
 }
+
+// Remembers says that a process is known as a descendant of an instance.
+func (h *Host) Remembers(instance string, pid int) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	in := h.instances[instance]
+	return in != nil && in.kin[pid] != 0
+}
+
+// Ended says that a process is at most a zombie.
+func Ended(pid int) bool {
+	p, err := readProc(pid)
+	return err != nil || p.ended()
+}

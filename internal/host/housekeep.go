@@ -28,6 +28,8 @@ func (h *Host) housekeepSoon() {
 func (h *Host) houseKeep() {
 	tick := time.NewTicker(houseEvery)
 	defer tick.Stop()
+	look := time.NewTicker(h.cfg.Timing.Look)
+	defer look.Stop()
 	collect := time.NewTicker(min(time.Minute, h.cfg.Timing.KeepArtifact))
 	defer collect.Stop()
 	for {
@@ -40,6 +42,8 @@ func (h *Host) houseKeep() {
 			h.mu.Lock()
 			h.sendLocked(h.ledger.again())
 			h.mu.Unlock()
+		case <-look.C:
+			h.trackKin()
 		case <-collect.C:
 			h.collectArtifacts()
 		case <-h.ctx.Done():

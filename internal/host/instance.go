@@ -38,10 +38,11 @@ type instance struct {
 	before    string // how the process before it in its slot ended; empty when there was none
 	detail    string
 	lastLines []string
-	liveSince time.Time     // zero means not live
-	lived     time.Duration // how long it was live the last time
-	heard     time.Time     // when it was last seen to listen at its address
-	deaf      bool          // it no longer listens, and is to be replaced
+	liveSince time.Time      // zero means not live
+	lived     time.Duration  // how long it was live the last time
+	heard     time.Time      // when it was last seen to listen at its address
+	deaf      bool           // it no longer listens, and is to be replaced
+	kin       map[int]uint64 // :: pid → start of its descendants; replaced, never changed
 	held      *ownSocket
 	wasLive   bool
 	retiring  bool
@@ -93,8 +94,8 @@ func (h *Host) awaitEnd(in *instance) {
 	}
 	// The leader is not reaped before its session has ended, so that its number
 	// cannot come to mean another session meanwhile.
-	left := h.leftSession(in)
-	if err := killMembers(in.leader, in.rec.ID, h.cfg.Timing.Kill); err != nil {
+	left := h.wentOn(in)
+	if err := h.familyOf(in).killAll(h.cfg.Timing.Kill); err != nil {
 		h.log.Error("processes of an ended instance are left", "instance", in.rec.ID, "error", err)
 	}
 	status := "unknown (adopted)"
@@ -112,26 +113,6 @@ func exitStatus(p *os.Process) string {
 		return fmt.Sprintf("unknown (%v)", err)
 	}
 	return st.String()
-}
-
-// leftSession names processes that went away into a session of their own, as a
-// program does that puts itself into the background.
-func (h *Host) leftSession(in *instance) string {
-	procs, err := members(in.leader, in.rec.ID)
-	if err != nil {
-		h.log.Error("cannot look for processes of an ended instance", "instance", in.rec.ID, "error", err)
-		return ""
-	}
-	for _, p := range procs {
-		if p.session != in.leader.pid {
-			return leftDetail(p)
-		}
-	}
-	return ""
-}
-
-func leftDetail(p proc) string {
-	return fmt.Sprintf("%s (pid %d) left its session to run in the background; run it in the foreground", p.name, p.pid)
 }
 
 // exited notes the end, tells gateways and leader, and has the slot go on.

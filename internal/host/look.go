@@ -152,10 +152,11 @@ func (h *Host) sessionOf(in *instance, deep bool) (pids []int, strangers []proc)
 		}
 		return pids, nil
 	}
-	procs, err := members(in.leader, in.rec.ID)
+	procs, err := h.familyOf(in).members()
 	if err != nil {
 		return pids, nil
 	}
+	h.remember(in, procs)
 	for _, p := range procs {
 		if p.session == in.rec.Pid {
 			pids = append(pids, p.pid)

@@ -19,6 +19,7 @@ type proc struct {
 	parent  int
 	session int
 	start   uint64 // clock ticks since boot
+	exit    int    // wait status of one that has ended; zero also when it may not be seen
 }
 
 func (p proc) ended() bool { return p.state == 'Z' || p.state == 'X' }
@@ -53,7 +54,11 @@ func parseStat(s string) (proc, error) {
 	if err := errors.Join(perr, serr, terr); err != nil {
 		return proc{}, fmt.Errorf("cannot read process state %q: %w", s, err)
 	}
-	return proc{pid: pid, name: s[open+1 : end], state: f[0][0], parent: parent, session: session, start: start}, nil
+	p := proc{pid: pid, name: s[open+1 : end], state: f[0][0], parent: parent, session: session, start: start}
+	if len(f) > 49 {
+		p.exit, _ = strconv.Atoi(f[49])
+	}
+	return p, nil
 }
 
 // allProcs lists every process that can be seen. Those that end meanwhile are left out.

@@ -39,6 +39,7 @@ func (h *Host) retire(in *instance, drain time.Duration, why string) {
 	if h.ctx.Err() != nil {
 		return // the host lets go; the next one retires it again
 	}
+	h.trackKin()
 	if err := in.signalLeader(unix.SIGTERM); err != nil && !isClosed(in.gone) {
 		h.log.Error("cannot terminate an instance", "instance", in.rec.ID, "error", err)
 	}

@@ -81,54 +81,6 @@ func (h *handle) signal(sig unix.Signal) error {
 
 func (h *handle) close() { _ = h.file.Close() } // a pidfd has nothing to flush
 
-// members are the running processes that belong to an instance besides its
-// leader: those of its session, and those that left it but carry its identity.
-// The leader must be held or unreaped: its number is the session's.
-func members(leader *handle, instance string) ([]proc, error) {
-	all, err := allProcs()
-	if err != nil {
-		return nil, err
-	}
-	reused := false // the number of an ended, reaped leader belongs to someone else
-	for _, p := range all {
-		reused = reused || p.pid == leader.pid && p.start != leader.start
-	}
-	var out []proc
-	for _, p := range all {
-		if p.ended() || p.pid == leader.pid || p.pid == os.Getpid() {
-			continue
-		}
-		ours := p.session == leader.pid && !reused
-		if !ours {
-			id, ok := environOf(p.pid, envInstance)
-			ours = ok && id == instance
-		}
-		if ours {
-			out = append(out, p)
-		}
-	}
-	return out, nil
-}
-
-// killMembers ends every member with SIGKILL and returns when none is left,
-// or with an error after the given time. It looks again each time: a process
-// may fork while it is being killed.
-func killMembers(leader *handle, instance string, most time.Duration) error {
-	deadline := time.Now().Add(most)
-	for {
-		left, err := members(leader, instance)
-		if err != nil || len(left) == 0 {
-			return err
-		}
-		if time.Now().After(deadline) {
-			return fmt.Errorf("%d processes of instance %s do not end, %d (%s) among them", len(left), instance, left[0].pid, left[0].name)
-		}
-		for _, p := range left {
-			killProc(p, deadline)
-		}
-	}
-}
-
 // killProc kills p if it is still the process that was seen, and waits for its end.
 func killProc(p proc, deadline time.Time) {
 	h, err := hold(p.pid, p.start)

@@ -134,7 +134,7 @@ func (h *Host) taken(in *instance, child *os.Process) error {
 	}
 	kerr := child.Kill()
 	if in.leader != nil {
-		kerr = errors.Join(kerr, killMembers(in.leader, in.rec.ID, h.cfg.Timing.Kill))
+		kerr = errors.Join(kerr, family{leader: in.leader, instance: in.rec.ID}.killAll(h.cfg.Timing.Kill))
 		in.leader.close()
 	}
 	_, werr := child.Wait()
