@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -20,6 +21,7 @@ var identityTests = map[string]func(*testing.T, Harness){
 	"AnIdentityIsAnyText":                       testAnyIdentity,
 	"AnApplyThatMetAConflictMayBeTriedAgain":    testRepeatedAfterConflict,
 	"AnIdentityIsRememberedForAnHour":           testRemembered,
+	"AnApplyThatItsCallerLeftIsToldTruly":       testLeft,
 }
 
 func testRepeated(t *testing.T, h Harness) {
@@ -162,6 +164,57 @@ func testRemembered(t *testing.T, h Harness) {
 			t.Fatal(err)
 		}
 		same(t, r, store.Result{Sequence: first.Sequence, Repeated: true})
+	}
+}
+
+// testLeft: of an Apply whose context ends on the way, it is there if the
+// answer was done, it is not there if the answer was any but unknown; and what
+// is unknown is settled by repeating it, however often its caller left before.
+func testLeft(t *testing.T, h Harness) {
+	f := open(t, h)
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for j := range 25 {
+				f.leaveUntilDone(fmt.Sprintf("w%d-%d", i, j), time.Duration(j*j)*20*time.Microsecond)
+			}
+		})
+	}
+	all.Wait()
+	list, sequence := f.list("thing")
+	same(t, len(list), 200)
+	same(t, sequence, uint64(200)) // each was done once
+}
+
+// leaveUntilDone applies the named document under one identity, at first with
+// little time and then with more.
+func (f *fixture) leaveUntilDone(name string, patience time.Duration) {
+	a := store.Apply{ID: "left-" + name, Writes: []store.Write{put(name, 0, `1`)}}
+	unknown := false
+	for ; ; patience = 2*patience + 10*time.Microsecond {
+		ctx, cancel := context.WithTimeout(f.ctx, patience)
+		r, err := f.Apply(ctx, a)
+		cancel()
+		_, getErr := f.Get(f.ctx, a.Writes[0].Key)
+		there := getErr == nil
+		if getErr != nil && !errors.Is(getErr, store.ErrNotFound) {
+			f.Errorf("%s: %v", name, getErr)
+			return
+		}
+		switch {
+		case err == nil && there && (unknown || !r.Repeated):
+			return
+		case errors.Is(err, store.ErrUnknown):
+			unknown = true
+		case errors.Is(err, context.DeadlineExceeded) && (unknown || !there):
+		default:
+			f.Errorf("%s: it is there: %t, it was unknown before: %t, and the answer was %+v, %v", name, there, unknown, r, err)
+			return
+		}
+		if f.ctx.Err() != nil {
+			f.Errorf("%s: not done", name)
+			return
+		}
 	}
 }
 
