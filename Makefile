@@ -46,6 +46,10 @@ bench: ## compare with peers and print ratios (not part of CI; see bench/RESULTS
 	@scripts/deps.sh bench
 	cd bench && go run . $(BENCH)
 
+.PHONY: crashpoints
+crashpoints: ## try all pairs of faults at the controller's calls, one shard of 40 (SHARD=1/40); singles and a sample run in make test
+	FAIRLEAD_SHARD=$${SHARD:-1/40} go test ./internal/control/crashpoints -count=1 -run Crashpoints -pairs=all -timeout 30m
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (default 20s)
 	@scripts/fuzz.sh $${FUZZTIME:-20s}
