@@ -102,14 +102,16 @@ type plane struct {
 	mu        sync.Mutex
 	instances []service.Instance
 	lines     []service.LogLine
+	written   chan struct{} // closed by the next line
+	emitted   chan struct{} // one for each line that a reader was sent
 	automatic bool          // each new generation is deployed at once
-	watched   chan struct{} // one for each call that follows a deployment
+	watched   chan struct{} // one for each call that follows something
 	stop      context.CancelFunc
 	followed  chan error
 }
 
 func newPlane(work string) (*plane, error) {
-	p := &plane{data: filepath.Join(work, "data"), store: memory.Open(memory.Options{}), followed: make(chan error, 1), watched: make(chan struct{}, 1000)}
+	p := &plane{data: filepath.Join(work, "data"), store: memory.Open(memory.Options{}), followed: make(chan error, 1), watched: make(chan struct{}, 1000), written: make(chan struct{}), emitted: make(chan struct{}, 1000)}
 	if err := os.MkdirAll(p.data, 0o700); err != nil {
 		return nil, err
 	}
@@ -141,10 +143,11 @@ func (p *plane) open() error {
 	return nil
 }
 
-// counted notes each call that follows a deployment.
+// counted notes each call that follows something.
 func (p *plane) counted(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == fairleadv1connect.ServiceAPIServiceWatchDeploymentProcedure {
+		switch r.URL.Path {
+		case fairleadv1connect.ServiceAPIServiceWatchDeploymentProcedure, fairleadv1connect.ServiceAPIServiceStreamLogsProcedure:
 			p.watched <- struct{}{}
 		}
 		next.ServeHTTP(w, r)
@@ -191,11 +194,31 @@ func (p *plane) Epoch() view.Epoch                           { return view.Epoch
 func (p *plane) Alarms(string) []string                      { return nil }
 func (p *plane) RetireGateway(context.Context, string) error { return nil }
 
-func (p *plane) Logs(_ context.Context, q service.LogQuery, emit func([]service.LogLine) error) error {
-	p.mu.Lock()
-	lines := p.lines
-	p.mu.Unlock()
-	return emit(lines)
+// Logs gives what was written; who follows gets the rest of it as it is written.
+func (p *plane) Logs(ctx context.Context, q service.LogQuery, emit func([]service.LogLine) error) error {
+	for from := -1; ; {
+		p.mu.Lock()
+		if from < 0 {
+			from = max(0, len(p.lines)-q.Tail)
+		}
+		lines, written := p.lines[from:], p.written
+		p.mu.Unlock()
+		if err := emit(lines); err != nil {
+			return err
+		}
+		from += len(lines)
+		for range lines {
+			p.emitted <- struct{}{}
+		}
+		if !q.Follow {
+			return nil
+		}
+		select {
+		case <-written:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 }
 
 // follow plays the leader for every new generation, while the script says so.
@@ -367,6 +390,8 @@ func (p *plane) do(args []string) error {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.lines = append(p.lines, service.LogLine{Instance: args[1], Revision: "hello-00001", Text: args[2]})
+		close(p.written)
+		p.written = make(chan struct{})
 		return nil
 	case "gateway":
 		return p.put(service.KindGateway, args[1], service.Gateway{Name: args[1]})
@@ -374,6 +399,9 @@ func (p *plane) do(args []string) error {
 		return p.shut()
 	case "watched":
 		<-p.watched
+		return nil
+	case "sent": // a line to a reader
+		<-p.emitted
 		return nil
 	case "deployed":
 		doc, err := p.store.Get(context.Background(), store.Key{Kind: service.KindDesired, Name: args[1]})
