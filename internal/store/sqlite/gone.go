@@ -23,6 +23,8 @@ type heldFiles struct {
 	path     string
 	lock     *os.File
 	database *os.File // nil before take; closed only after the engine, see close
+	// own are the two above, by their paths; they stay to the end.
+	own map[string]fs.FileInfo // :: path → file
 	// log is SQLite's log and its index as they were when the engine was
 	// opened; they stay as long as it is open. Nil while there is no engine.
 	log map[string]fs.FileInfo // :: path → file
@@ -41,7 +43,15 @@ func (f *heldFiles) take() error {
 	if err := lockDatabase(database); err != nil {
 		return errors.Join(err, database.Close())
 	}
-	f.database = database
+	own := map[string]fs.FileInfo{}
+	for _, file := range []*os.File{database, f.lock} {
+		st, err := file.Stat()
+		if err != nil {
+			return errors.Join(err, database.Close())
+		}
+		own[file.Name()] = st
+	}
+	f.database, f.own = database, own
 	writeHolder(f.lock)
 	return nil
 }
@@ -81,18 +91,11 @@ func (f *heldFiles) see() error {
 // look returns an error wrapping store.ErrGone where another file, or none, is
 // at a path.
 func (f *heldFiles) look() error {
-	for _, open := range []*os.File{f.database, f.lock} {
-		st, err := open.Stat()
-		if err != nil {
-			return err
-		}
-		if err := there(open.Name(), st); err != nil {
-			return err
-		}
-	}
-	for path, st := range f.log {
-		if err := there(path, st); err != nil {
-			return err
+	for _, files := range []map[string]fs.FileInfo{f.own, f.log} {
+		for path, st := range files {
+			if err := there(path, st); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
