@@ -127,8 +127,8 @@ func (l *led) apply(ctx context.Context, staged ...any) (uint64, error) {
 func (l *led) settle(ctx context.Context, a store.Apply) (uint64, error) {
 	for {
 		res, err := l.store.Apply(ctx, a)
-		if !errors.Is(err, store.ErrUnknown) {
-			return res.Sequence, err
+		if !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrGone) {
+			return res.Sequence, err // of a store that is gone it will never be known
 		}
 		pause(ctx, retryOfUnsure)
 		if ctx.Err() != nil {
