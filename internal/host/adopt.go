@@ -52,9 +52,7 @@ func (h *Host) adopt() error {
 		known[id] = true
 	}
 	h.mu.Unlock()
-	if err := h.keepRebuilt(rebuilt); err != nil {
-		return err
-	}
+	h.keepRebuilt(rebuilt)
 	if err := h.endRemains(); err != nil {
 		return err
 	}

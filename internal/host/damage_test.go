@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/host"
 	"github.com/fairlead-platform/fairlead/internal/hosttest"
+	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
 // killedHost is the folder of a host that was killed while an instance ran.
@@ -261,4 +262,19 @@ func TestAFenceThatIsDamagedTwiceIsToldByItsPaths(t *testing.T) {
 			t.Errorf("New: %v", err)
 		}
 	}
+}
+
+func TestADamagedSlotIsForgottenOnceItWasStopped(t *testing.T) {
+	dir, was := killedHost(t)
+	file := filepath.Join(dir, "slots", was.GetSlot()+".json")
+	halve(t, file)
+	r := startIn(t, dir, nil)
+	r.awaitLive(t)
+	if err := r.Stop(service.Stop{Slot: was.GetSlot()}); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "nothing of it on disk", func() bool {
+		left, err := os.ReadDir(filepath.Dir(file))
+		return err == nil && len(left) == 0
+	})
 }

@@ -48,6 +48,7 @@ type Host struct {
 	links     map[string]*link   // :: gateway name → link
 	endings   map[string]*ending // :: instance → its end, not yet acknowledged by all
 	outgoing  outgoing
+	gateways  map[string]string // :: gateway name → poll address, as known when the host was made
 	// damagedSlots are those whose record was put aside; used by the adoption only.
 	damagedSlots map[string]bool // :: slot
 	chores       chan struct{}   // holds one when endings are to be settled
@@ -95,6 +96,9 @@ func (h *Host) load() error {
 		return err
 	}
 	h.damagedSlots = damaged
+	if h.gateways, err = h.loadGateways(); err != nil {
+		return err
+	}
 	for _, r := range slots {
 		h.slots[r.Assignment.Slot] = newSlot(r)
 	}
@@ -108,18 +112,14 @@ func (h *Host) Run(ctx context.Context) error {
 	defer h.folder.close()
 	defer h.life.Wait()
 	defer h.cancel()
-	gateways, err := h.loadGateways()
-	if err != nil {
-		return err
-	}
 	// Adoption needs the known gateways: each may hold credits of what lives on.
 	h.mu.Lock()
-	h.ledger.know(slices.Sorted(maps.Keys(gateways)))
+	h.ledger.know(slices.Sorted(maps.Keys(h.gateways)))
 	h.mu.Unlock()
 	if err := h.adopt(); err != nil {
 		return err
 	}
-	h.follow(gateways)
+	h.follow(h.gateways)
 	h.mu.Lock()
 	h.running = true
 	for _, s := range h.slots {

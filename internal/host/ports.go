@@ -169,9 +169,9 @@ func (p *ports) edit(port int, change func(*portEntry) bool) error {
 	if b, err = json.Marshal(e); err != nil {
 		return err
 	}
-	if err := f.Truncate(0); err != nil {
+	// In this order an entry is not lost to a full disk: it is overwritten in place.
+	if _, err := f.WriteAt(b, 0); err != nil {
 		return err
 	}
-	_, err = f.WriteAt(b, 0)
-	return err
+	return f.Truncate(int64(len(b)))
 }

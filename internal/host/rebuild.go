@@ -101,18 +101,20 @@ func (h *Host) adoptCarriersLocked(records map[string]record, carried map[string
 }
 
 // keepRebuilt puts the records of instances on disk that were damaged. A stray
-// is recorded nowhere: until it has ended it is found as it was this time.
-func (h *Host) keepRebuilt(list []*instance) error {
+// is recorded nowhere: until it has ended it is found as it was this time, as
+// is one whose record cannot be written.
+func (h *Host) keepRebuilt(list []*instance) {
 	for _, in := range list {
 		if err := h.folder.write(instanceFile(in.rec.ID), in.rec); err != nil {
-			return err
+			h.log.Error("a rebuilt instance is not recorded", "instance", in.rec.ID, "error", err)
 		}
 	}
-	return nil
 }
 
 // recordOf is what the environment of a process says of its instance. Gateways
-// may have been told of it. The error says what cannot be known; the record
+// may have been told of it. Its request group and limits are those of its
+// revision as another record has them; when none does, the group that a
+// revision has by default is assumed until control assigns. The error says what cannot be known; the record
 // holds the rest.
 func (h *Host) recordOf(id string, p proc, records map[string]record) (record, error) {
 	r := record{ID: id, Boot: h.boot, Pid: p.pid, Start: p.start, Offered: true, Folder: h.folderOf(id)}

@@ -1,6 +1,7 @@
 package host
 
 import (
+	"errors"
 	"path/filepath"
 	"slices"
 	"time"
@@ -208,7 +209,8 @@ func (h *Host) erase(s *slot) {
 	if again {
 		return
 	}
-	if err := h.folder.remove(slotFile(s.id())); err != nil {
+	// What was put aside of it goes too: it would stand for a slot that may still be assigned.
+	if err := errors.Join(h.folder.remove(slotFile(s.id())), h.folder.remove(slotFile(s.id())+asideExt)); err != nil {
 		h.log.Error("cannot forget a slot", "slot", s.id(), "error", err)
 	}
 }
