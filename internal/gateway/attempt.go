@@ -13,9 +13,12 @@ import (
 
 // attempt is one lease's exchange with its instance.
 type attempt struct {
-	x *exchange
-	m *member
-	c *conn // nil until there is one
+	x    *exchange
+	m    *member
+	c    *conn // nil until there is one
+	head head
+	// declares says that trailers may follow by the names in the head.
+	declares bool
 	// begun says that something of a response came.
 	begun bool
 	// reuse says that the exchange is complete and the connection good.
@@ -143,8 +146,8 @@ func (a *attempt) exchange() error {
 	if h.status == http.StatusSwitchingProtocols {
 		return a.switchProtocols(h, stop)
 	}
-	a.respond(h, f, stop)
-	return nil
+	a.head, a.declares = h, f.chunked && len(h.header["Trailer"]) > 0
+	return a.respond(f, stop)
 }
 
 // send lets the body follow the head.

@@ -232,6 +232,9 @@ func (b *body) attach(c *conn, left time.Duration) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.clock.Lock()
+	b.quick = false
+	b.clock.Unlock()
 	b.to, b.left, b.sent = c, left, false
 	b.write(b.held)
 	b.cond.Broadcast()

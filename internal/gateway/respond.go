@@ -3,9 +3,6 @@ package gateway
 import (
 	"io"
 	"net/http"
-	"net/http/httputil"
-	"net/textproto"
-	"strings"
 )
 
 // inform forwards an informational response, such as 103 Early Hints.
@@ -30,10 +27,33 @@ func (x *exchange) copyHeader(to, from http.Header) {
 	}
 }
 
-// respond forwards a response to its end. What fails from here on cuts the
-// caller off, so that half an answer is never taken for a whole one.
-func (a *attempt) respond(h head, f framing, stop func() bool) {
-	x := a.x
+// respond forwards a response to its end. What fails once it has begun cuts the
+// caller off, so that half an answer is never taken for a whole one. An error
+// means that it has not.
+func (a *attempt) respond(f framing, stop func() bool) error {
+	var err error
+	if f.chunked {
+		err = a.chunks()
+	} else {
+		a.begin()
+		err = a.copyBody(f)
+	}
+	// A connection that a caller's hanging up may close is no longer ours.
+	if a.reuse = f.keep && err == nil && a.c.br.Buffered() == 0; !stop() {
+		a.reuse = false
+	}
+	if err != nil && a.x.forwarded {
+		panic(http.ErrAbortHandler)
+	}
+	return err
+}
+
+// begin forwards the head of the response, once.
+func (a *attempt) begin() {
+	x, h := a.x, a.head
+	if x.forwarded {
+		return
+	}
 	x.forwarded, x.status = true, h.status
 	to := x.w.Header()
 	x.copyHeader(to, h.header)
@@ -41,19 +61,10 @@ func (a *attempt) respond(h head, f framing, stop func() bool) {
 	if _, ok := to["Content-Type"]; !ok {
 		to["Content-Type"] = nil // not to be guessed
 	}
-	trailers := f.chunked && len(h.header["Trailer"]) > 0
-	if trailers {
+	if a.declares {
 		to["Trailer"] = h.header["Trailer"]
 	}
 	x.w.WriteHeader(h.status)
-	err := a.copyBody(f, h.header["Trailer"])
-	// A connection that a caller's hanging up may close is no longer ours.
-	if a.reuse = f.keep && err == nil && a.c.br.Buffered() == 0; !stop() {
-		a.reuse = false
-	}
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
 }
 
 // mark names the request, and what the lease was: revision and table.
@@ -68,16 +79,11 @@ func (a *attempt) mark(to http.Header) {
 }
 
 // copyBody forwards the body. Before it waits for more it sends on what came.
-func (a *attempt) copyBody(f framing, declared []string) error {
+func (a *attempt) copyBody(f framing) error {
 	c, w := a.c, a.x.w
 	switch {
-	case f.none || f.length == 0 && !f.chunked:
+	case f.none || f.length == 0:
 		return nil
-	case f.chunked:
-		if err := a.stream(httputil.NewChunkedReader(c.br)); err != nil {
-			return err
-		}
-		return a.trailers(declared)
 	case f.length < 0:
 		return a.stream(c.br)
 	}
@@ -139,36 +145,4 @@ func (a *attempt) flush() {
 	if f, ok := a.x.w.(http.Flusher); ok {
 		f.Flush()
 	}
-}
-
-// trailers forwards what follows the last chunk.
-func (a *attempt) trailers(declared []string) error {
-	c := a.c
-	if b, err := c.br.Peek(2); err == nil && b[0] == '\r' && b[1] == '\n' {
-		_, err := c.br.Discard(2)
-		return err
-	}
-	c.budget = maxHeader + c.br.Buffered()
-	defer func() { c.budget = -1 }()
-	t, err := c.readFields()
-	if err != nil {
-		return noAnswer(err)
-	}
-	known := map[string]bool{}
-	for _, v := range declared {
-		for k := range strings.SplitSeq(v, ",") {
-			known[textproto.CanonicalMIMEHeaderKey(textproto.TrimString(k))] = true
-		}
-	}
-	to := a.x.w.Header()
-	for k, vs := range t {
-		if hopByHop(k) || k == "Content-Length" {
-			continue
-		}
-		if !known[k] {
-			k = http.TrailerPrefix + k
-		}
-		to[k] = vs
-	}
-	return nil
 }

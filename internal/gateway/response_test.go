@@ -139,3 +139,82 @@ func TestSpaceWithinAFieldsNameIsAnswered502(t *testing.T) {
 		r.leases(0)
 	}
 }
+
+func TestAChunkedBodyThatIsNoneIsAnswered502(t *testing.T) {
+	const head = "HTTP/1.1 200 OK\r\nX-Theirs: 1\r\nTransfer-Encoding: chunked\r\n\r\n"
+	for name, sent := range map[string]string{
+		"no number":                   head + "ZZ\r\n",
+		"no number and more":          head + "ZZ\r\nabc\r\n0\r\n\r\n",
+		"a prefix":                    head + "0x3\r\nabc\r\n0\r\n\r\n",
+		"a length too large":          head + "fffffffffffffffff\r\nabc",
+		"a chunk that goes on":        head + "1\r\nabc\r\n0\r\n\r\n",
+		"a huge extension":            head + "3;x=" + strings.Repeat("x", 100_000) + "\r\nabc\r\n0\r\n\r\n",
+		"huge trailers":               head + "3\r\nabc\r\n0\r\nX-Sum: " + strings.Repeat("x", 300_000) + "\r\n\r\n",
+		"many trailers":               head + "3\r\nabc\r\n0\r\n" + strings.Repeat("X-Sum: 1\r\n", 30_000) + "\r\n",
+		"trailers that are none":      head + "3\r\nabc\r\n0\r\nno trailer\r\n\r\n",
+		"trailers without a body":     head + "0\r\nno trailer\r\n\r\n",
+		"a trailer that has no name":  head + "3\r\nabc\r\n0\r\n: 1\r\n\r\n",
+		"a trailer of a name in part": head + "3\r\nabc\r\n0\r\nX Sum: 1\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.says(sent, true)
+			resp, body := r.get("hello.localhost", "/")
+			wantAnswer(t, resp, body, 502, "bad-response", "revision hello-00001: instance a")
+			if resp.Header.Get("X-Theirs") != "" {
+				t.Error("the answer has the header of the response that was none")
+			}
+			r.leases(0)
+		})
+	}
+}
+
+func TestAChunkedBodyThatNeverBeginsIsSentForAgain(t *testing.T) {
+	r := newRig(t)
+	r.pair(func(c net.Conn) {
+		if _, err := readRequest(bufio.NewReader(c)); err == nil {
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nX-Theirs: 1\r\nTransfer-Encoding: chunked\r\n\r\n5")
+		}
+	})
+	resp, body := r.get("hello.localhost", "/")
+	if resp.StatusCode != 200 || body != "b got 0 bytes" || resp.Header.Get("X-Theirs") != "" {
+		t.Errorf("answered %d %q %v", resp.StatusCode, body, resp.Header)
+	}
+	r.leases(0)
+}
+
+func TestAHeadIsNotHeldBackForABodyThatHasYetToCome(t *testing.T) {
+	for name, c := range map[string]struct{ sent, body string }{
+		"the head":                    {"", ""},
+		"a chunk's length":            {"5\r\n", ""},
+		"a chunk":                     {"2\r\nab\r\n", "ab"},
+		"a chunk and half its end":    {"2\r\nab\r", "ab"},
+		"all but the trailers":        {"2\r\nab\r\n0\r\n", "ab"},
+		"a chunk and the next length": {"2\r\nab\r\n5", "ab"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			r.says("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"+c.sent, true)
+			resp, err := r.client.Do(r.request("GET", "hello.localhost", "/", nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer resp.Body.Close()
+			b := make([]byte, len(c.body))
+			if _, err := io.ReadFull(resp.Body, b); err != nil || string(b) != c.body {
+				t.Errorf("read %q, %v", b, err)
+			}
+		})
+	}
+}
+
+func TestTrailersThatWereNotDeclaredFollowAShortBodyToo(t *testing.T) {
+	for _, declared := range []string{"", "Trailer: X-Other\r\n", "Trailer: X-Sum\r\n"} {
+		r := newRig(t)
+		r.says("HTTP/1.1 200 OK\r\n"+declared+"Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\n\r\n", true)
+		resp, body := r.get("hello.localhost", "/")
+		if resp.StatusCode != 200 || body != "ok" || resp.Trailer.Get("X-Sum") != "1" || resp.Header.Get("X-Sum") != "" {
+			t.Errorf("answered %d %q with trailers %v", resp.StatusCode, body, resp.Trailer)
+		}
+	}
+}
