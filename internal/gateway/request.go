@@ -59,7 +59,7 @@ func (x *exchange) writeHead(c *conn) {
 		case "X-Forwarded-For", "X-Request-Id", "Content-Length":
 			continue
 		}
-		if hopByHop(k) || drop[k] {
+		if hopByHop(k) || drop[k] && !ours(k) {
 			continue
 		}
 		for _, v := range vs {
@@ -69,6 +69,16 @@ func (x *exchange) writeHead(c *conn) {
 	x.writeForwarded(c)
 	x.writeFraming(c)
 	w.WriteString("\r\n")
+}
+
+// ours says that a field is this gateway's to give an instance, so that no
+// caller can have it left out by declaring it a field of one hop.
+func ours(key string) bool {
+	switch key {
+	case "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Request-Id":
+		return true
+	}
+	return false
 }
 
 func (x *exchange) writeForwarded(c *conn) {
