@@ -76,7 +76,7 @@ func (x *exchange) finish() {
 func (x *exchange) serve() {
 	ix := x.g.room.index.Load()
 	if ix == nil {
-		x.fail(http.StatusServiceUnavailable, "no-table", "no route table has been received yet")
+		x.fail(http.StatusServiceUnavailable, "no-table", "no route table is held: none has been received since the start, and none on disk could be read")
 		return
 	}
 	to, ok := ix.find(x.r.Host)

@@ -16,7 +16,7 @@ func answerWith(text string) http.Handler {
 func TestWithoutATableEveryRequestIsToldSo(t *testing.T) {
 	r := newRig(t)
 	resp, body := r.get("hello.localhost", "/")
-	wantAnswer(t, resp, body, 503, "no-table", "no route table has been received yet")
+	wantAnswer(t, resp, body, 503, "no-table", "no route table is held: none has been received since the start, and none on disk could be read")
 }
 
 func TestAnUnknownHostIsToldTheHostsThereAreAndHowToReachOne(t *testing.T) {
