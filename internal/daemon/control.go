@@ -104,14 +104,21 @@ func orFolder(named, data, own string) string {
 	return filepath.Join(data, own)
 }
 
-// close ends leading first, then the sockets, then gives everything up.
-func (c *controlRole) close() error {
+// standDown ends leading, and nothing else: what is under way is taken up again
+// by who leads next. It may be called twice.
+func (c *controlRole) standDown() error {
 	var errs []error
 	for _, r := range []*running{c.chores, c.leading} {
 		if r != nil {
 			errs = append(errs, r.stop())
 		}
 	}
+	return errors.Join(errs...)
+}
+
+// close ends leading first, then the sockets, then gives everything up.
+func (c *controlRole) close() error {
+	errs := []error{c.standDown()}
 	if c.serving != nil {
 		c.grpc.Stop()
 		errs = append(errs, c.web.Close(), c.local.Close(), c.serving.stop())

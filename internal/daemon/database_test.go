@@ -41,6 +41,7 @@ func exec(t *testing.T, url, sql string) {
 }
 
 func TestAStoreThatCannotBeUsedIsToldWithWhatToDoAndWithoutItsPassword(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	const secret = "swordfish"
 	here := func(user, database string) string {
@@ -106,6 +107,7 @@ func controlOn(plane cli.Plane) func(context.Context, cli.Process) error {
 const controlLine = `control is up: API ([0-9.:]+) and \S+, ops http://([0-9.:]+)/`
 
 func TestOneOfTwoControlsLeadsAndTheOtherAsksItWhatOnlyItKnows(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	plane := cli.Plane{Store: server.URL, Authority: folder(t), Bucket: folder(t)}
 	dataA, dataB := folder(t), folder(t)
@@ -176,6 +178,7 @@ func TestOneOfTwoControlsLeadsAndTheOtherAsksItWhatOnlyItKnows(t *testing.T) {
 }
 
 func TestControlsOfOneStoreHaveOneAuthority(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	dataA, dataB := folder(t), folder(t)
 	a := run(t, controlOn(cli.Plane{Store: server.URL}), dataA)
@@ -221,6 +224,7 @@ func TestControlsOfOneStoreHaveOneAuthority(t *testing.T) {
 }
 
 func TestUpOnADatabaseIsAloneThere(t *testing.T) {
+	t.Parallel()
 	server := postgrestest.Start(t)
 	onIt := func(o *cli.UpOptions) { o.Store = server.URL }
 	data := folder(t)

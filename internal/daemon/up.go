@@ -229,10 +229,11 @@ func (in *installation) stopHosts() error {
 	return group.Wait()
 }
 
-// close ends the gateway, which ends the hosts when nothing is in flight, and
-// then whatever of the hosts is left.
+// close ends leading, because a deploy that meets hosts which end would be
+// taken to have failed; then the gateway, which ends the hosts when nothing is
+// in flight; and then whatever of the hosts is left.
 func (in *installation) close() error {
-	var errs []error
+	errs := []error{in.control.standDown()}
 	if in.gateway != nil {
 		errs = append(errs, in.gateway.stop(false))
 	}
