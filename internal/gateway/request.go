@@ -21,9 +21,8 @@ func (x *exchange) prepare() bool {
 		x.id = newID()
 	}
 	for _, v := range r.Header["Connection"] {
-		// HTTP/2 is spoken with neither side, so that nobody is asked to change to it.
-		if up := r.Header.Get("Upgrade"); hasToken(v, "upgrade") && r.ContentLength == 0 && !strings.EqualFold(up, "h2c") {
-			x.upgrade = up
+		if hasToken(v, "upgrade") && r.ContentLength == 0 {
+			x.upgrade = offered(r.Header["Upgrade"])
 		}
 	}
 	return x.prepareBody(x.expects())

@@ -5,16 +5,45 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/textproto"
 	"strings"
 	"time"
 )
+
+// offered are the protocols that an instance may be asked to change to. HTTP/2
+// is spoken with neither side, so that nobody is asked for it.
+func offered(upgrade []string) string {
+	var out []string
+	for part := range strings.SplitSeq(strings.Join(upgrade, ","), ",") {
+		if p := textproto.TrimString(part); p != "" && !strings.EqualFold(p, "h2c") {
+			out = append(out, p)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// mayBecome says that a response names a protocol, and none but what was asked for.
+func (x *exchange) mayBecome(upgrade []string) bool {
+	named := false
+	for part := range strings.SplitSeq(strings.Join(upgrade, ","), ",") {
+		p := textproto.TrimString(part)
+		if p == "" {
+			continue
+		}
+		if !hasToken(x.upgrade, p) {
+			return false
+		}
+		named = true
+	}
+	return named
+}
 
 // switchProtocols forwards a 101 and joins the two connections. The lease lasts
 // until both directions have ended.
 func (a *attempt) switchProtocols(h head, stop func() bool) error {
 	x, c := a.x, a.c
-	if x.upgrade == "" || !strings.EqualFold(h.header.Get("Upgrade"), x.upgrade) {
-		return fmt.Errorf("%w: it switched to %q, and %q was asked for", errMalformed, h.header.Get("Upgrade"), x.upgrade)
+	if to := h.header["Upgrade"]; !x.mayBecome(to) {
+		return fmt.Errorf("%w: it switched to %q, and %q was asked for", errMalformed, strings.Join(to, ", "), x.upgrade)
 	}
 	hj, ok := x.w.(http.Hijacker)
 	if !ok || !stop() {
@@ -38,7 +67,7 @@ func (a *attempt) switchProtocols(h head, stop func() bool) error {
 	x.copyHeader(to, h.header)
 	a.mark(to)
 	rw.WriteString("HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n")
-	writeField(rw.Writer, "Upgrade", h.header.Get("Upgrade"))
+	writeField(rw.Writer, "Upgrade", strings.Join(h.header["Upgrade"], ", "))
 	if err := to.Write(rw); err != nil {
 		return nil // the caller is gone
 	}
