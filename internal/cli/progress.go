@@ -153,7 +153,7 @@ func (p *progress) step(s *fairleadv1.StepProgress) {
 	p.clear()
 	state := p.out.paint(green, "ok")
 	if s.GetState() != "done" {
-		state = p.out.paint(red, s.GetState())
+		state = p.out.paint(red, s.GetState()) // failed, or held by a person
 	}
 	took := ""
 	if s.GetTook() != nil {

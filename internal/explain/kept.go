@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fairlead-platform/fairlead/internal/saga"
@@ -14,7 +15,8 @@ func (e *explainer) revisions() []string {
 	for _, doc := range e.s.Revisions {
 		r := doc.Value
 		line := fmt.Sprintf("%s (%s): %s", r.Name, r.State, e.kept(r))
-		if r.Reason != "" && r.State == service.RevisionFailed {
+		tried := slices.ContainsFunc(e.open, func(o saga.Record) bool { return o.Subject == r.Name }) // which says the reason
+		if r.Reason != "" && r.State == service.RevisionFailed && !tried {
 			line = fmt.Sprintf("%s (%s, %s): %s", r.Name, r.State, r.Reason, e.kept(r))
 		}
 		out = append(out, line)

@@ -97,9 +97,44 @@ func TestADeployThatIsSupersededSaysByWhat(t *testing.T) {
 		p := w.watch(1)
 		w.put(service.KindSaga, "s1", record(1, saga.Running, step("queue", "running", "")))
 		p.until("queue running")
-		w.must(&fairleadv1.DeployRequest{Service: "hello", ExpectedGeneration: 1, Instances: 2, By: "bob"})
+		w.must(&fairleadv1.DeployRequest{Service: "hello", ExpectedGeneration: 1, Template: &fairleadv1.Template{Command: []string{"other"}}, By: "bob"})
+		w.put(service.KindSaga, "s1", record(1, saga.Superseded, step("queue", "failed", "superseded")))
 		p.until("")
 		if p.end.Outcome != "superseded" || !strings.Contains(p.end.Reason, "generation 2") || !strings.Contains(p.end.Reason, "bob") {
+			t.Errorf("ended %v", p.end)
+		}
+	})
+}
+
+func TestADeployThatGoesOnUnderALaterGenerationIsFollowedToItsEnd(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.must(&fairleadv1.DeployRequest{Service: "hello"})
+		p := w.watch(1)
+		w.put(service.KindSaga, "s1", record(1, saga.Running, step("ready", "running", "")))
+		p.until("ready running")
+		if _, err := w.services.PauseService(w.ctx, connect.NewRequest(&fairleadv1.PauseServiceRequest{Service: "hello"})); err != nil {
+			t.Fatal(err)
+		}
+		held := record(1, saga.Running, step("ready", "done", ""), step("routes", "", ""))
+		held.Held = "it is paused before routes"
+		w.put(service.KindSaga, "s1", held)
+		p.until("routes held it is paused before routes")
+		w.put(service.KindCatalog, "hello", service.Catalog{Service: "hello", ObservedGeneration: 1, Latest: "hello-00001"})
+		w.put(service.KindSaga, "s1", record(1, saga.Done, step("ready", "done", ""), step("routes", "done", "")))
+		p.until("")
+		if p.end.Outcome != "done" {
+			t.Errorf("ended %v; said %q", p.end, p.said)
+		}
+	})
+}
+
+func TestADeployThatWasNeverBegunIsSupersededAtOnce(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.must(&fairleadv1.DeployRequest{Service: "hello"})
+		w.must(&fairleadv1.DeployRequest{Service: "hello", ExpectedGeneration: 1, Template: &fairleadv1.Template{Command: []string{"other"}}})
+		p := w.watch(1)
+		p.until("")
+		if p.end.Outcome != "superseded" {
 			t.Errorf("ended %v", p.end)
 		}
 	})

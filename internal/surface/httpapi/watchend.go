@@ -22,6 +22,13 @@ func (f *follower) steps(r saga.Record) []*fairleadv1.StepProgress {
 			Step: s.Name, State: s.State, Text: s.Text, Took: duration(s.Took), Attempt: r.Attempt, Revision: r.Subject,
 		})
 	}
+	if r.Held != "" && r.Open() {
+		held := saga.Step{Name: r.At(), State: "held", Text: r.Held}
+		if key := r.ID + "/held"; f.told[key].Text != held.Text {
+			f.told[key] = held
+			out = append(out, &fairleadv1.StepProgress{Step: held.Name, State: held.State, Text: held.Text, Attempt: r.Attempt, Revision: r.Subject})
+		}
+	}
 	return out
 }
 
@@ -42,11 +49,15 @@ func (f *follower) end(r saga.Record, known bool) *fairleadv1.DeploymentEnd {
 	case !d.Deleted && f.applied(r, known):
 		r.Subject = c.Latest
 		return f.ended("done", r, "")
-	case d.Generation > f.generation:
+	case d.Generation > f.generation && !(known && goesOn(r)):
 		return f.superseded(r)
 	}
 	return nil
 }
+
+// goesOn says that a saga will itself say how it ends: a later generation ends
+// it only where it asks for something else, and a pause or a scale does not.
+func goesOn(r saga.Record) bool { return r.State == saga.Running || r.State == saga.Compensating }
 
 // settled says that a change that acts on what is in progress has had its
 // effect: something is held, or all of it has ended.
