@@ -121,6 +121,13 @@ func TestOneOfTwoControlsLeadsAndTheOtherAsksItWhatOnlyItKnows(t *testing.T) {
 		t.Errorf("the standby's readyz answers %d: %s", code, body)
 	}
 
+	for data, words := range map[string][]string{
+		dataA: {"leads        yes", "store        postgres", "guarantee    survives a crash and power loss"},
+		dataB: {"leads        no", "store        postgres", "guarantee    survives a crash and power loss", "this control stands by"},
+	} {
+		saysAll(t, mustRun(t, data, "info"), words...)
+	}
+
 	// By the standby a token is made, and a host joins, and finds the leader.
 	controls := []string{atB[1], atA[1]}
 	hostData := folder(t)
