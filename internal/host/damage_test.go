@@ -116,13 +116,12 @@ func TestAStrayIsWithdrawnAndDrainedBeforeItEnds(t *testing.T) {
 		}
 	}
 	g := startGateway(t, "one")
-	g.holds[was.GetId()], g.busy[was.GetId()] = 1, 1
 	keep := startIn(t, filepath.Join(t.TempDir(), "other"), nil)
 	keep.know(t, g)
 	copyFile(t, filepath.Join(keep.dir, "gateways.json"), filepath.Join(dir, "gateways.json"))
 	keep.end(t)
 	g.mu.Lock()
-	g.said = nil
+	g.said, g.holds[was.GetId()], g.busy[was.GetId()] = nil, 1, 1
 	g.mu.Unlock()
 	r := startIn(t, dir, nil)
 	until(t, "its withdrawal", func() bool { return g.heard("terminating") })

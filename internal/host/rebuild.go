@@ -85,7 +85,7 @@ func (h *Host) adoptCarriersLocked(records map[string]record, carried map[string
 		s := h.slots[r.Assignment.Slot]
 		belongs := err == nil && s != nil && len(s.instances) < 2 && s.rec.Assignment.Revision == r.Assignment.Revision
 		if !belongs {
-			h.log.Warn("a stray process is withdrawn and drained", "pid", p.pid, "program", p.name, "instance", id, "why", err)
+			h.log.Warn("a stray process is withdrawn and drained", "pid", p.pid, "program", p.name, "instance", id, "slot", r.Assignment.Slot, "error", err)
 			r.Assignment.Slot = "stray-" + id
 			s = newSlot(slotRecord{Assignment: r.Assignment, Stop: &service.Stop{Slot: r.Assignment.Slot, Reason: "it belongs to no slot"}})
 			h.slots[s.id()] = s
