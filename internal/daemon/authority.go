@@ -91,7 +91,7 @@ func (c *controlRole) claim(ctx context.Context, stood uint64) error {
 	a := store.Apply{ID: newID(), Writes: []store.Write{{Key: trustKey, Expect: stood, Body: body}}}
 	for {
 		_, err = c.store.Apply(ctx, a)
-		if !errors.Is(err, store.ErrUnknown) || !sleep(ctx, 100*time.Millisecond) {
+		if !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrGone) || !sleep(ctx, 100*time.Millisecond) {
 			break
 		}
 	}

@@ -28,6 +28,8 @@ func coded(err error) error {
 		return fault.Wrap(fault.NotFound, "", err)
 	case errors.Is(err, store.ErrFull), errors.Is(err, bucket.ErrFull):
 		return fault.Wrap(fault.Exhausted, "make room on the disk of the data folder; what is served goes on meanwhile, and a service can still be deleted", err)
+	case errors.Is(err, store.ErrGone): // before ErrUnknown, which it may come with: it will never be known
+		return fault.Wrap(fault.Unavailable, "the data folder was removed under control; put it back or start control anew; what is served goes on", err)
 	case errors.Is(err, store.ErrReadOnly), errors.Is(err, store.ErrClosed):
 		return fault.Wrap(fault.Unavailable, "", err)
 	case errors.Is(err, store.ErrUnknown):
@@ -162,7 +164,7 @@ func distance(a, b string) int {
 func (a *API) apply(ctx context.Context, w store.Apply) error {
 	var err error
 	for range 3 {
-		if _, err = a.Store.Apply(ctx, w); !errors.Is(err, store.ErrUnknown) || ctx.Err() != nil {
+		if _, err = a.Store.Apply(ctx, w); !errors.Is(err, store.ErrUnknown) || errors.Is(err, store.ErrGone) || ctx.Err() != nil {
 			return err
 		}
 	}
