@@ -133,6 +133,12 @@ func unreachable(err error) bool {
 	return ce.Code() != connect.CodeInvalidArgument && ce.Code() != connect.CodeUnimplemented
 }
 
+// away says whether who follows something had better ask again: there is no
+// API, or it is on its way out or not yet in.
+func away(err error) bool {
+	return unreachable(err) || errors.Is(remote(err), fault.Unavailable)
+}
+
 // remote gives what the API said its code and hint.
 func remote(err error) error {
 	if err == nil || unreachable(err) {

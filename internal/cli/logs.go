@@ -32,7 +32,7 @@ func (cmd *logsCmd) Run(c *call) error {
 		if c.ctx.Err() != nil && cmd.Follow { // Ctrl-C is how following ends
 			return nil
 		}
-		if !cmd.Follow || !unreachable(err) {
+		if !cmd.Follow || !away(err) {
 			return remote(err)
 		}
 		if r.gone.IsZero() { // once for each time that it goes away
@@ -58,14 +58,8 @@ func (cmd *logsCmd) Run(c *call) error {
 func (c *call) backWithin(d time.Duration) *client {
 	ctx, cancel := context.WithTimeout(c.ctx, d)
 	defer cancel()
-	pause := time.NewTimer(200 * time.Millisecond)
-	defer pause.Stop()
-	select {
-	case <-pause.C:
-		return c.again(ctx)
-	case <-ctx.Done():
-		return nil
-	}
+	pause(ctx)
+	return c.again(ctx)
 }
 
 // logReader prints lines, over as many connections as it takes.

@@ -48,6 +48,7 @@ func (c *call) follow(cl *client, f following) error {
 	defer cancel()
 	p := c.progress()
 	var lost error
+	said := false
 	for ctx.Err() == nil {
 		end, err := c.watch(ctx, cl, f, p)
 		if end != nil {
@@ -56,13 +57,15 @@ func (c *call) follow(cl *client, f following) error {
 		if ctx.Err() != nil || connect.CodeOf(err) == connect.CodeDeadlineExceeded {
 			break // the API may see the end of the wait before this clock does
 		}
-		if !unreachable(err) {
+		if !away(err) {
 			return remote(err)
 		}
-		if lost == nil {
+		if !said {
+			said = true
 			p.note("the API is gone; waiting for it to come back")
 		}
 		lost = err
+		pause(ctx)
 		if cl = c.again(ctx); cl != nil {
 			lost = nil
 			defer cl.close()
@@ -84,14 +87,19 @@ func (c *call) again(ctx context.Context) *client {
 		if cl, err := c.dial(); err == nil {
 			return cl
 		}
-		t := time.NewTimer(200 * time.Millisecond)
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
-		t.Stop()
+		pause(ctx)
 	}
 	return nil
+}
+
+// pause stands between two questions to an API that is away, and ends with ctx.
+func pause(ctx context.Context) {
+	t := time.NewTimer(200 * time.Millisecond)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }
 
 // watch follows on one connection. It returns the end, or why there is none.

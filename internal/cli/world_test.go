@@ -21,6 +21,7 @@ import (
 
 	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
 	"github.com/fairlead-platform/fairlead/internal/bucket/dir"
+	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/identity"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -103,6 +104,7 @@ type plane struct {
 	instances []service.Instance
 	lines     []service.LogLine
 	written   chan struct{} // closed by the next line
+	deposed   chan struct{} // one for each reader of lines that is to be turned away
 	emitted   chan struct{} // one for each line that a reader was sent
 	automatic bool          // each new generation is deployed at once
 	watched   chan struct{} // one for each call that follows something
@@ -111,7 +113,7 @@ type plane struct {
 }
 
 func newPlane(work string) (*plane, error) {
-	p := &plane{data: filepath.Join(work, "data"), store: memory.Open(memory.Options{}), followed: make(chan error, 1), watched: make(chan struct{}, 1000), written: make(chan struct{}), emitted: make(chan struct{}, 1000)}
+	p := &plane{data: filepath.Join(work, "data"), store: memory.Open(memory.Options{}), followed: make(chan error, 1), watched: make(chan struct{}, 1000), written: make(chan struct{}), emitted: make(chan struct{}, 1000), deposed: make(chan struct{})}
 	if err := os.MkdirAll(p.data, 0o700); err != nil {
 		return nil, err
 	}
@@ -215,6 +217,8 @@ func (p *plane) Logs(ctx context.Context, q service.LogQuery, emit func([]servic
 		}
 		select {
 		case <-written:
+		case <-p.deposed:
+			return fault.New(fault.Unavailable, "ask again", "this control leads no more")
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -399,6 +403,9 @@ func (p *plane) do(args []string) error {
 		return p.shut()
 	case "watched":
 		<-p.watched
+		return nil
+	case "deposed":
+		p.deposed <- struct{}{}
 		return nil
 	case "sent": // a line to a reader
 		<-p.emitted
