@@ -1,6 +1,8 @@
 package e2e
 
 import (
+	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -264,5 +266,43 @@ func TestTheWholeDataFolderDeletedTheGatewayServesOnAlarmsAndJoinsAgainByToken(t
 		return strings.Contains(w.must("gateways", "-o", "json").stdout, `"gw"`)
 	})
 	l.more(100)
+	l.end()
+}
+
+func TestADataFolderRemovedUnderUpIsSaidAndNothingIsAcknowledgedAnyMore(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.up()
+	w.must("deploy", "hello", "--", testapp)
+	// The credential is kept apart: the socket and the operator's key go with the folder.
+	apart := t.TempDir()
+	for _, name := range []string{"operator.crt", "operator.key", "ca.crt"} {
+		b, err := os.ReadFile(filepath.Join(w.data, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(apart, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := w.startLoad("hello", "/", 2)
+	l.more(50)
+	if err := os.RemoveAll(w.data); err != nil {
+		t.Fatal(err)
+	}
+	r := w.run("scale", "hello", "2", "--data", apart, "--api", w.api)
+	if r.code == 0 || !strings.Contains(r.all(), "removed") {
+		t.Errorf("exit %d, expected a refusal that says that the folder was removed:\n%s", r.code, r.all())
+	}
+	eventually(t, 10*time.Second, "/readyz says so", func() bool {
+		resp, err := http.Get("http://" + w.ops + "/readyz")
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		return err == nil && resp.StatusCode == http.StatusServiceUnavailable && strings.Contains(string(body), "store: not ready")
+	})
+	l.more(200)
 	l.end()
 }

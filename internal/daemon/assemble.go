@@ -48,6 +48,10 @@ func (c *controlRole) assemble() {
 	})
 	c.way = newWay(c)
 	c.p.ops.Check("control", c.ready)
+	c.p.ops.Check("artifacts", c.bucket.Health)
+	if st, ok := c.store.(interface{ Health() error }); ok {
+		c.p.ops.Check("store", st.Health)
+	}
 }
 
 // ready: it leads, or stands by beside a leader that is heard.

@@ -92,7 +92,9 @@ func (c *controlRole) openBucket() error {
 		open = dir.OpenShared
 	}
 	var err error
-	c.bucket, err = open(orFolder(c.plane.Bucket, c.p.Data, dirBucket))
+	if c.bucket, err = open(orFolder(c.plane.Bucket, c.p.Data, dirBucket)); err == nil {
+		c.bucket.Log = c.p.log.With("part", "bucket")
+	}
 	return err
 }
 

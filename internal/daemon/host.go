@@ -49,6 +49,7 @@ func openHost(p *process, cfg hostConfig) (*hostRole, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.ops.Check("disk of host "+cfg.name, h.host.Health)
 	h.trust = p.newTrust(&trust{
 		role: identity.Host, name: cfg.name, keys: h.keys, controls: cfg.controls, token: cfg.token, hint: cfg.hint,
 		connected: control.connected,
