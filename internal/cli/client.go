@@ -50,7 +50,9 @@ func (c *call) dial() (*client, error) {
 	if tlsErr == nil {
 		return remote, nil
 	}
-	return nil, &unreachableError{fmt.Errorf("cannot reach the API: %w; nor by %s: %w", err, DefaultAPI, tlsErr)}
+	return nil, &unreachableError{fault.New(fault.Unavailable,
+		"start one with `fairlead up`; or name the data folder of the one that runs by --data or FAIRLEAD_DATA",
+		"no control answers: %w; nor does %s: %w", err, DefaultAPI, tlsErr)}
 }
 
 // socketPath says whether an address is a socket's.
@@ -65,7 +67,7 @@ func (c *call) overSocket(path string) (*client, error) {
 	dial := func(ctx context.Context) (net.Conn, error) { return DialSocket(ctx, path) }
 	probe, err := dial(c.ctx)
 	if err != nil {
-		return nil, &unreachableError{fmt.Errorf("cannot reach the API by %s: %w", path, err)}
+		return nil, &unreachableError{fmt.Errorf("cannot reach the API: %w", err)}
 	}
 	first := make(chan net.Conn, 1) // the probe is the first request's connection
 	first <- probe

@@ -714,11 +714,13 @@ type ServiceSummary struct {
 	Generation         int32                  `protobuf:"varint,2,opt,name=generation,proto3" json:"generation,omitempty"`
 	ObservedGeneration int32                  `protobuf:"varint,3,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
 	Url                string                 `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
-	// State is ready, deploying, failed, deleting or needs-operator.
-	State         string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
-	Revision      string `protobuf:"bytes,6,opt,name=revision,proto3" json:"revision,omitempty"`
-	Instances     int32  `protobuf:"varint,7,opt,name=instances,proto3" json:"instances,omitempty"`
-	Live          int32  `protobuf:"varint,8,opt,name=live,proto3" json:"live,omitempty"`
+	// State is ready, degraded (fewer live than wanted), down (none live),
+	// deploying, failed, deleting or needs-operator.
+	State     string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
+	Revision  string `protobuf:"bytes,6,opt,name=revision,proto3" json:"revision,omitempty"`
+	Instances int32  `protobuf:"varint,7,opt,name=instances,proto3" json:"instances,omitempty"`
+	// Live instances of the revisions that have traffic.
+	Live          int32 `protobuf:"varint,8,opt,name=live,proto3" json:"live,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }

@@ -71,7 +71,7 @@ func (a *API) summarizer(ctx context.Context) (*summarizer, error) {
 	for _, h := range a.Hosts.States() {
 		for _, i := range h.Instances {
 			if i.State == service.InstanceLive {
-				s.live[i.Service]++
+				s.live[i.Revision]++
 			}
 		}
 	}
@@ -80,13 +80,27 @@ func (a *API) summarizer(ctx context.Context) (*summarizer, error) {
 
 func (s *summarizer) of(d service.Desired) *fairleadv1.ServiceSummary {
 	c := s.catalogs[d.Service]
+	live := s.answering(c)
 	return &fairleadv1.ServiceSummary{
 		Service: d.Service, Generation: d.Generation, ObservedGeneration: c.ObservedGeneration,
-		State: s.state(d, c), Revision: c.Latest, Instances: int32(d.Instances), Live: int32(s.live[d.Service]),
+		State: s.state(d, c, live), Revision: c.Latest, Instances: int32(d.Instances), Live: int32(live),
 	}
 }
 
-func (s *summarizer) state(d service.Desired, c service.Catalog) string {
+// answering counts the live instances of what has traffic: neither those of a
+// revision that is kept warm nor those of one that is being deployed.
+func (s *summarizer) answering(c service.Catalog) int {
+	n, counted := 0, map[string]bool{}
+	for _, part := range c.Traffic {
+		if part.Percent > 0 && !counted[part.Revision] {
+			counted[part.Revision] = true
+			n += s.live[part.Revision]
+		}
+	}
+	return n
+}
+
+func (s *summarizer) state(d service.Desired, c service.Catalog, live int) string {
 	r, known := s.sagas[d.Service]
 	current := known && r.Generation == d.Generation
 	switch {
@@ -98,6 +112,10 @@ func (s *summarizer) state(d service.Desired, c service.Catalog) string {
 		return "failed"
 	case c.ObservedGeneration < d.Generation || current && r.Open():
 		return "deploying"
+	case live == 0 && d.Instances > 0:
+		return "down"
+	case live < d.Instances:
+		return "degraded"
 	}
 	return "ready"
 }

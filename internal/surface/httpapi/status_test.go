@@ -113,12 +113,30 @@ func TestTheListSaysHowEachServiceDoes(t *testing.T) {
 			{"deploying", func() {}},
 			{"failed", func() { w.put(service.KindSaga, "s1", record(1, saga.Waiting)) }},
 			{"deploying", func() { w.put(service.KindSaga, "s1", record(1, saga.Running)) }},
-			{"ready", func() {
+			{"down", func() {
 				w.put(service.KindSaga, "s1", record(1, saga.Done))
-				w.put(service.KindCatalog, "hello", service.Catalog{Service: "hello", ObservedGeneration: 1})
+				w.put(service.KindCatalog, "hello", service.Catalog{
+					Service: "hello", ObservedGeneration: 1, Traffic: []service.CatalogPart{{Revision: "hello-00002", Percent: 100}},
+				})
+			}},
+			{"down", func() { // a revision that is kept warm answers nothing
+				w.hosts = []service.HostState{{Instances: []service.Instance{{Service: "hello", Revision: "hello-00001", State: service.InstanceLive}}}}
+			}},
+			{"ready", func() {
+				w.hosts[0].Instances = append(w.hosts[0].Instances, service.Instance{Service: "hello", Revision: "hello-00002", State: service.InstanceLive})
+			}},
+			{"deploying", func() {
+				if _, err := w.services.ScaleService(w.ctx, connect.NewRequest(&fairleadv1.ScaleServiceRequest{Service: "hello", Instances: 2})); err != nil {
+					t.Fatal(err)
+				}
+			}},
+			{"degraded", func() {
+				w.put(service.KindCatalog, "hello", service.Catalog{
+					Service: "hello", ObservedGeneration: 2, Traffic: []service.CatalogPart{{Revision: "hello-00002", Percent: 100}},
+				})
 			}},
 			{"needs-operator", func() {
-				w.put(service.KindCatalog, "hello", service.Catalog{Service: "hello", ObservedGeneration: 1, NeedsOperator: "x"})
+				w.put(service.KindCatalog, "hello", service.Catalog{Service: "hello", ObservedGeneration: 2, NeedsOperator: "x"})
 			}},
 		} {
 			c.do()
