@@ -150,8 +150,14 @@ func TestWhereTheCatalogsRevisionDoesNotAnswerWhatAnswersIsKeptAndAnOperatorName
 		cat := r.catalog("hello")
 		cat.Traffic[0].Revision, cat.Traffic[0].Group, cat.Latest = "hello-00001", "hello-00001", "hello-00002"
 		stop := r.watched("hello", "g1")
-		r.write("hello", func(d *service.Desired) { d.Traffic = []service.Target{{Revision: "hello-00001", Percent: 100}} })
-		r.put(k, doc.Version, cat)
+		// In one commit, so that no traffic saga begins between the two.
+		wanted := store.Key{Kind: service.KindDesired, Name: "hello"}
+		standing, _ := r.store.Get(t.Context(), wanted)
+		var d service.Desired
+		decode(t, standing, &d)
+		d.Generation++
+		d.Traffic = []service.Target{{Revision: "hello-00001", Percent: 100}}
+		r.puts(map[store.Key]versioned{wanted: {standing.Version, d}, k: {doc.Version, cat}})
 		r.within(10*time.Second, "it is named", func() bool { return strings.Contains(c.NeedsOperator("hello"), "does not answer") })
 		time.Sleep(time.Minute)
 		if route, _ := r.gateways.Gateway("g1").Table().Route("hello"); route.Splits[0].Revision != "hello-00002" || len(r.live("hello-00002")) != 1 {

@@ -204,6 +204,29 @@ func (r *rig) put(k store.Key, version uint64, v any) {
 	r.raw(k, version, b)
 }
 
+// versioned is a record bound to the version that was read.
+type versioned struct {
+	version uint64
+	value   any
+}
+
+// puts writes several records in one commit.
+func (r *rig) puts(docs map[store.Key]versioned) {
+	r.t.Helper()
+	r.minted++
+	a := store.Apply{ID: fmt.Sprintf("test-%d", r.minted)}
+	for k, d := range docs {
+		b, err := json.Marshal(d.value)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		a.Writes = append(a.Writes, store.Write{Key: k, Expect: d.version, Body: b})
+	}
+	if _, err := r.store.Apply(r.t.Context(), a); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
 func (r *rig) raw(k store.Key, version uint64, body []byte) {
 	r.t.Helper()
 	r.minted++
