@@ -249,6 +249,23 @@ func TestLogsFollow(t *testing.T) {
 	logs.waitFor("GET /headers", 5*time.Second)
 }
 
+func TestWhatAProgramSaidBeforeItCrashedIsStillInItsLogs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.up()
+	w.must("deploy", "hello", "--", testapp, "-exit-after", "5s") // ready by then
+	eventually(t, 20*time.Second, "it was started again", func() bool {
+		s := w.status("hello")
+		return len(s.Instances) > 0 && s.Instances[0].Restarts > 0 && s.Instances[0].State == "live"
+	})
+	out := w.must("logs", "hello").stdout
+	for _, want := range []string{"testapp gives up, as it was told", "the process before ended with: exit status 7"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the logs should say %q:\n%s", want, out)
+		}
+	}
+}
+
 func TestTheHeadersSayWhereARequestCameFrom(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -263,3 +263,41 @@ func TestAFollowerGoesOnAfterOutputWasGivenUpForRoom(t *testing.T) {
 		t.Errorf("the older file still takes room: %v", err)
 	}
 }
+
+func TestWhatTheProcessBeforeSaidIsReadBeforeWhatThisOneSays(t *testing.T) {
+	dir := t.TempDir()
+	journalOf := func(name string, says string) *journal {
+		j := &journal{path: filepath.Join(dir, name), max: 1000}
+		out, err := j.open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := out.WriteString(says); err != nil {
+			t.Fatal(err)
+		}
+		if err := out.Close(); err != nil {
+			t.Fatal(err)
+		}
+		return j
+	}
+	for name, c := range map[string]struct{ before, want string }{
+		"whole lines":           {"FATAL: no database\n", "FATAL: no database|[fairlead] the process before ended with: exit status 3|starting"},
+		"a line without an end": {"FATAL", "FATAL|[fairlead] the process before ended with: exit status 3|starting"},
+		"nothing":               {"", "[fairlead] the process before ended with: exit status 3|starting"},
+	} {
+		before, now := journalOf("before "+name, c.before), journalOf("now "+name, "starting\n")
+		if err := now.inherit(before, "exit status 3"); err != nil {
+			t.Fatal(err)
+		}
+		lines, _, err := now.tail(10)
+		if got := string(bytes.Join(lines, []byte("|"))); err != nil || got != c.want {
+			t.Errorf("%s: read %q, %v", name, got, err)
+		}
+		if err := before.remove(); err != nil {
+			t.Errorf("%s: the ended instance cannot be forgotten: %v", name, err)
+		}
+		if lines, _, _ := now.tail(10); len(lines) < 2 {
+			t.Errorf("%s: forgetting it took its output away", name)
+		}
+	}
+}

@@ -68,6 +68,36 @@ func (j *journal) rotate() error {
 	return nil
 }
 
+// inherit makes the output of the process before in the same slot this one's
+// older file, with a last line that says how it ended: who asks what a program
+// said that fails again and again wants to read what it said at its end.
+func (j *journal) inherit(before *journal, end string) error {
+	before.mu.Lock()
+	defer before.mu.Unlock()
+	last, _, err := readEnd(before.path, 1)
+	if err != nil {
+		return fmt.Errorf("cannot keep earlier output: %w", err)
+	}
+	line := "[fairlead] the process before ended with: " + end + "\n"
+	if len(last) > 0 && last[0] != '\n' {
+		line = "\n" + line
+	}
+	f, err := before.open()
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return fmt.Errorf("cannot keep earlier output: %w", err)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := os.Rename(before.path, j.older()); err != nil {
+		return fmt.Errorf("cannot keep earlier output: %w", err)
+	}
+	return nil
+}
+
 // giveUp drops all output but what comes next. Who reads goes on with that.
 func (j *journal) giveUp(size int64) error {
 	err := errors.Join(ignoreMissing(os.Remove(j.older()+".new")), ignoreMissing(os.Remove(j.older())), os.Truncate(j.path, 0))

@@ -21,6 +21,11 @@ func (h *Host) start(s *slot) {
 	if noRoom(err) {
 		h.folder.ballast.give(err) // for the next try
 	}
+	if err == nil && before != nil {
+		if err := in.journal.inherit(before.journal, before.detail); err != nil {
+			h.log.Warn("the output of the process before is lost", "slot", s.id(), "error", err)
+		}
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.instances[r.ID] = in
