@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -155,6 +156,33 @@ func TestNoTestIsSkipped(t *testing.T) {
 			if bytes.Contains(text, []byte("t.Skip")) {
 				t.Errorf("%s/%s skips a test: make it say what is missing and fail", p.ImportPath, f)
 			}
+		}
+	}
+}
+
+// A row of the invariants that names a test which is no more shows nothing.
+func TestEveryTestThatTheInvariantsNameIsThere(t *testing.T) {
+	text, err := os.ReadFile("docs/reference/invariants.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all bytes.Buffer
+	for _, p := range packages(t) {
+		for _, f := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
+			source, err := os.ReadFile(p.Dir + "/" + f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all.Write(source)
+		}
+	}
+	named := regexp.MustCompile(`Test[A-Z]\w+`).FindAll(text, -1)
+	if len(named) == 0 {
+		t.Fatal("the invariants name no test")
+	}
+	for _, name := range named {
+		if !bytes.Contains(all.Bytes(), append(append([]byte("func "), name...), '(')) {
+			t.Errorf("docs/reference/invariants.md names %s, which is no test", name)
 		}
 	}
 }
