@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/store/queue"
 )
 
 // writer is what the writing goroutine alone uses.
@@ -24,20 +25,28 @@ func newWriter(conn *pgx.Conn) writer {
 	return writer{conn: conn, doubtful: map[string]bool{}}
 }
 
+// Apply implements store.Store. It answers store.ErrUnknown only when ctx ends
+// while its commit is on its way, or when the connection dies within the
+// commit and the server cannot be asked what became of it. Essential changes
+// nothing: this engine keeps no room back.
+func (s *Store) Apply(ctx context.Context, a store.Apply) (store.Result, error) {
+	return s.queue.Apply(ctx, a)
+}
+
 // write is the writing goroutine: it ends when the queue is closed.
 func (s *Store) write() {
 	defer s.dropConnection()
 	idle := time.NewTicker(s.options.Retention / pruneFraction)
 	defer idle.Stop()
 	for {
-		group, closed := s.queue.take(idle.C)
+		group, closed := s.queue.Take(idle.C)
 		if closed {
 			return
 		}
 		if len(group) > 0 {
 			s.serve(group)
 		}
-		for s.pruneIfDue() && s.queue.empty() {
+		for s.pruneIfDue() && s.queue.Len() == 0 {
 		}
 	}
 }
@@ -51,7 +60,7 @@ func (s *Store) dropConnection() {
 
 // serve does the group in one transaction. A group that the server refuses
 // for what is in it is done one by one: each has its own answer.
-func (s *Store) serve(group []*request) {
+func (s *Store) serve(group []*queue.Request) {
 	err := s.attempt(group)
 	if errors.Is(err, errStale) {
 		err = s.attempt(group)
@@ -63,33 +72,29 @@ func (s *Store) serve(group []*request) {
 		s.settle(group, lost)
 	case len(group) > 1 && isContent(err):
 		for _, r := range group {
-			s.serve([]*request{r})
+			s.serve([]*queue.Request{r})
 		}
 		return
 	default:
 		s.fail(group, err)
 	}
 	for _, r := range group {
-		if r.left.Load() && s.mayBeDone(r) {
-			s.doubt(r.apply.ID)
+		if r.InDoubt() {
+			s.doubt(r.Apply.ID)
 		}
 	}
 }
 
-func (s *Store) mayBeDone(r *request) bool {
-	return r.err == nil || errors.Is(r.err, store.ErrUnknown)
-}
-
 // fail answers a group of which nothing was written; of an Apply that comes
 // again after its answer was unknown, no more than that is known still.
-func (s *Store) fail(group []*request, cause error) {
+func (s *Store) fail(group []*queue.Request, cause error) {
 	cause = classified(cause)
 	for _, r := range group {
 		how := errNothingWritten
-		if s.writer.doubtful[r.apply.ID] {
+		if s.writer.doubtful[r.Apply.ID] {
 			how = store.ErrUnknown
 		}
-		r.answer(store.Result{}, fmt.Errorf("cannot apply %s: %w: %w", r.apply.ID, how, cause))
+		r.Answer(store.Result{}, fmt.Errorf("cannot apply %s: %w: %w", r.Apply.ID, how, cause))
 	}
 }
 
@@ -111,7 +116,7 @@ func (e *lostCommit) Unwrap() error { return e.cause }
 
 // attempt does the group in one transaction and answers it. Where it returns
 // an error nothing was answered; unless that is a lostCommit nothing was written.
-func (s *Store) attempt(group []*request) error {
+func (s *Store) attempt(group []*queue.Request) error {
 	fresh := s.writer.conn == nil
 	if fresh {
 		conn, err := s.connect(s.alive)
@@ -135,8 +140,8 @@ func (s *Store) attempt(group []*request) error {
 		return err
 	}
 	for i, r := range group {
-		delete(s.writer.doubtful, r.apply.ID)
-		r.answer(t.answers[i].result, t.answers[i].err)
+		delete(s.writer.doubtful, r.Apply.ID)
+		r.Answer(t.answers[i].result, t.answers[i].err)
 	}
 	return nil
 }
@@ -165,7 +170,7 @@ func (s *Store) abort(lost bool) {
 
 // begin takes the writers' lock and the numbers, reads what the group depends
 // on in the same round trip, and judges the group.
-func (s *Store) begin(group []*request) (*transaction, error) {
+func (s *Store) begin(group []*queue.Request) (*transaction, error) {
 	l := s.options.limits
 	ctx, cancel := context.WithTimeout(s.alive, l.lock+l.read)
 	defer cancel()

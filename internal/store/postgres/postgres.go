@@ -24,6 +24,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/store/queue"
 )
 
 // Options of Open.
@@ -108,7 +109,7 @@ type Store struct {
 	queries     queries
 	incarnation string // empty until the schema was read
 	pool        *pgxpool.Pool
-	queue       *queue
+	queue       *queue.Queue
 	tail        *tail
 	guarantee   atomic.Pointer[store.Guarantee]
 	warned      atomic.Bool // the server warned of something while the writer committed
@@ -131,7 +132,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the store: %w", err)
 	}
-	s := &Store{options: o, config: config, queries: queriesFor(o.Schema), queue: newQueue()}
+	s := &Store{options: o, config: config, queries: queriesFor(o.Schema), queue: queue.New("was on its way to the server")}
 	s.alive, s.end = context.WithCancel(context.Background())
 	if err := s.start(ctx); err != nil {
 		s.end()
@@ -177,7 +178,7 @@ func (s *Store) Guarantee() store.Guarantee { return *s.guarantee.Load() }
 func (s *Store) Close() error {
 	s.closing.Do(func() {
 		s.end()
-		s.queue.close()
+		s.queue.Close()
 		s.running.Wait()
 		s.pool.Close()
 	})

@@ -296,11 +296,7 @@ func TestABodyThatTheServerRefusesFailsItsOwnApplyAlone(t *testing.T) {
 	deep.Writes[0].Body = []byte(strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000))
 	refusedOne := applying(within(t), s, deep)
 	others := []<-chan applied{applying(within(t), s, writing("a")), applying(within(t), s, writing("b"))}
-	eventually(t, "all three wait", func() bool {
-		s.queue.mu.Lock()
-		defer s.queue.mu.Unlock()
-		return len(s.queue.waiting) == 3
-	})
+	eventually(t, "all three wait", func() bool { return s.queue.Len() == 3 })
 	s.release()
 	isDone(t, isResting)
 	for _, c := range others {

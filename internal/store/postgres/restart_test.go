@@ -190,7 +190,7 @@ func TestAServerThatFreezesDoesNotHoldUpClose(t *testing.T) {
 	server.Signal(t, syscall.SIGSTOP)
 	defer server.Signal(t, syscall.SIGCONT)
 	frozen := applying(within(t), s, writing("b"))
-	eventually(t, "the writer has taken it", s.queue.empty)
+	eventually(t, "the writer has taken it", func() bool { return s.queue.Len() == 0 })
 	begun := time.Now()
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

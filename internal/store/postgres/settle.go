@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/store/queue"
 )
 
 // doubtLimit bounds the identities that are kept as doubtful. Beyond it one of
@@ -32,7 +33,7 @@ func (s *Store) doubt(id string) {
 // to its end, looks the identities up, and makes a commit of its own, so that
 // all it saw is on disk, and on the standby, too. Only where that fails is the
 // answer unknown.
-func (s *Store) settle(group []*request, lost *lostCommit) {
+func (s *Store) settle(group []*queue.Request, lost *lostCommit) {
 	s.options.Log.Warn("the answer to a commit was lost; it is looked up", "store", s.place(), "applies", len(group), "error", lost.cause)
 	ctx, cancel := context.WithTimeout(context.Background(), s.options.limits.settle)
 	defer cancel()
@@ -42,16 +43,16 @@ func (s *Store) settle(group []*request, lost *lostCommit) {
 	}
 	landed := lost.landed(found)
 	for i, r := range group {
-		switch d, done := found[r.apply.ID]; {
+		switch d, done := found[r.Apply.ID]; {
 		case err != nil:
-			s.doubt(r.apply.ID)
-			r.answer(store.Result{}, fmt.Errorf("cannot apply %s: %w: %w (and then: %w)", r.apply.ID, store.ErrUnknown, lost.cause, err))
+			s.doubt(r.Apply.ID)
+			r.Answer(store.Result{}, fmt.Errorf("cannot apply %s: %w: %w (and then: %w)", r.Apply.ID, store.ErrUnknown, lost.cause, err))
 		case landed:
-			r.answer(lost.answers[i].result, lost.answers[i].err)
+			r.Answer(lost.answers[i].result, lost.answers[i].err)
 		case done:
-			r.answer(d.repeated(r))
+			r.Answer(d.repeated(r))
 		default:
-			r.answer(store.Result{}, fmt.Errorf("cannot apply %s: %w: %w", r.apply.ID, errNothingWritten, classified(lost.cause)))
+			r.Answer(store.Result{}, fmt.Errorf("cannot apply %s: %w: %w", r.Apply.ID, errNothingWritten, classified(lost.cause)))
 		}
 	}
 }
@@ -67,7 +68,7 @@ func (e *lostCommit) landed(found map[string]done) bool {
 }
 
 // lookupUntil tries until it has an answer, or ctx ends.
-func (s *Store) lookupUntil(ctx context.Context, group []*request) (map[string]done, error) {
+func (s *Store) lookupUntil(ctx context.Context, group []*queue.Request) (map[string]done, error) {
 	pause := pauses{}
 	for {
 		found, err := s.lookup(ctx, group)
@@ -81,7 +82,7 @@ func (s *Store) lookupUntil(ctx context.Context, group []*request) (map[string]d
 	}
 }
 
-func (s *Store) lookup(ctx context.Context, group []*request) (map[string]done, error) {
+func (s *Store) lookup(ctx context.Context, group []*queue.Request) (map[string]done, error) {
 	conn, err := s.connect(ctx)
 	if err != nil {
 		return nil, err

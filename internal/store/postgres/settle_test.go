@@ -237,7 +237,7 @@ func TestAnApplyWhoseContextEndsWithinTheCommitIsUnknownAndOneThatWaitsIsWithdra
 	hangs := applying(ctx, h.s, writing("hangs"))
 	h.pid()
 	waits := applying(ctx, h.s, writing("waits"))
-	eventually(t, "it waits", func() bool { return !h.s.queue.empty() })
+	eventually(t, "it waits", func() bool { return h.s.queue.Len() > 0 })
 	cancel()
 	if a := <-hangs; !errors.Is(a.err, store.ErrUnknown) || !errors.Is(a.err, context.Canceled) {
 		t.Fatalf("the one that hangs: %v", a.err)

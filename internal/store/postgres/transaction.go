@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/store/queue"
 )
 
 // writeBytes bounds the bodies that one statement writes.
@@ -33,7 +34,7 @@ type place struct{ commit, position int }
 
 // transaction is one group on its way. Nothing of it counts until it is committed.
 type transaction struct {
-	group   []*request
+	group   []*queue.Request
 	head    head
 	numbers []uint64                     // for commits, ascending; none where the server takes no writes
 	earlier map[string]done              // :: Apply ID → what an earlier one did
@@ -45,14 +46,14 @@ type transaction struct {
 	last    map[store.Key]place // :: key → its last change within the group
 }
 
-func newTransaction(group []*request) *transaction {
+func newTransaction(group []*queue.Request) *transaction {
 	return &transaction{group: group, earlier: map[string]done{}, stands: map[store.Key]store.Document{}, last: map[store.Key]place{}}
 }
 
 func (t *transaction) ids() []string {
 	ids := make([]string, len(t.group))
 	for i, r := range t.group {
-		ids[i] = encodeID(r.apply.ID)
+		ids[i] = encodeID(r.Apply.ID)
 	}
 	return ids
 }
@@ -67,10 +68,10 @@ func (t *transaction) keys() (kinds, names []string) {
 		}
 	}
 	for _, r := range t.group {
-		for _, c := range r.apply.Checks {
+		for _, c := range r.Apply.Checks {
 			add(c.Key)
 		}
-		for _, w := range r.apply.Writes {
+		for _, w := range r.Apply.Writes {
 			add(w.Key)
 		}
 	}
@@ -122,30 +123,30 @@ func (t *transaction) judgeAll() {
 }
 
 // do does one request in memory. A conflict is that request's own answer.
-func (t *transaction) do(r *request) (store.Result, error) {
-	if d, found := t.earlier[r.apply.ID]; found {
+func (t *transaction) do(r *queue.Request) (store.Result, error) {
+	if d, found := t.earlier[r.Apply.ID]; found {
 		return d.repeated(r)
 	}
-	if err := r.apply.Judge(func(k store.Key) (store.Document, error) { return t.stands[k], nil }); err != nil {
+	if err := r.Apply.Judge(func(k store.Key) (store.Document, error) { return t.stands[k], nil }); err != nil {
 		return store.Result{}, err
 	}
 	if len(t.numbers) == 0 {
-		return store.Result{}, fmt.Errorf("cannot apply %s: %w: %w: the server takes no writes, as a standby or by its settings", r.apply.ID, errNothingWritten, store.ErrReadOnly)
+		return store.Result{}, fmt.Errorf("cannot apply %s: %w: %w: the server takes no writes, as a standby or by its settings", r.Apply.ID, errNothingWritten, store.ErrReadOnly)
 	}
-	c := store.Commit{Sequence: t.numbers[0], ApplyID: r.apply.ID}
+	c := store.Commit{Sequence: t.numbers[0], ApplyID: r.Apply.ID}
 	t.numbers = t.numbers[1:]
-	for _, w := range r.apply.Writes {
+	for _, w := range r.Apply.Writes {
 		t.writeOne(&c, w)
 	}
 	t.commits = append(t.commits, c)
-	t.digests = append(t.digests, r.digest[:])
-	t.earlier[r.apply.ID] = done{sequence: c.Sequence, digest: r.digest[:]}
+	t.digests = append(t.digests, r.Digest[:])
+	t.earlier[r.Apply.ID] = done{sequence: c.Sequence, digest: r.Digest[:]}
 	return store.Result{Sequence: c.Sequence}, nil
 }
 
-func (d done) repeated(r *request) (store.Result, error) {
-	if !bytes.Equal(d.digest, r.digest[:]) {
-		return store.Result{}, fmt.Errorf("%w: ID %s was used for other content at sequence %d", store.ErrInvalid, r.apply.ID, d.sequence)
+func (d done) repeated(r *queue.Request) (store.Result, error) {
+	if !bytes.Equal(d.digest, r.Digest[:]) {
+		return store.Result{}, fmt.Errorf("%w: ID %s was used for other content at sequence %d", store.ErrInvalid, r.Apply.ID, d.sequence)
 	}
 	return store.Result{Sequence: d.sequence, Repeated: true}, nil
 }

@@ -1,10 +1,6 @@
 package sqlite
 
-import (
-	"errors"
-
-	"github.com/fairlead-platform/fairlead/internal/store"
-)
+import "github.com/fairlead-platform/fairlead/internal/store/queue"
 
 // doubtLimit bounds the identities that are kept as doubtful. Beyond it one of
 // them is forgotten: should it come again while the disk fails, it is told
@@ -27,10 +23,10 @@ func (s *Store) doubt(id string) {
 
 // doubtLeft keeps those as doubtful whose caller had left before the answer,
 // unless that is that nothing was written.
-func (s *Store) doubtLeft(group []*request) {
+func (s *Store) doubtLeft(group []*queue.Request) {
 	for _, r := range group {
-		if r.left.Load() && (r.err == nil || errors.Is(r.err, store.ErrUnknown)) {
-			s.doubt(r.apply.ID)
+		if r.InDoubt() {
+			s.doubt(r.Apply.ID)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/store/queue"
 )
 
 // leads checks that the error begins with what happened and what to do, and
@@ -43,11 +44,12 @@ func TestAnErrorLeadsWithWhatHappenedAndTheIdentityIsInTheDebugLogOnly(t *testin
 		fmt.Errorf("%w: readonly (8)", store.ErrReadOnly):              "store is read-only: make " + folder + " writable",
 		errors.New("disk I/O error (10)"):                              "the store's disk or database failed: look at the disk of " + folder + " (disk I/O error (10))",
 	} {
-		r := &request{apply: a, done: make(chan struct{})}
+		r := queue.NewRequest(a)
 		s.refuse(r, cause)
-		leads(t, r.err, a, want)
-		if !errors.Is(r.err, cause) || !strings.HasSuffix(r.err.Error(), "; nothing was written") {
-			t.Errorf("got %v", r.err)
+		_, err := r.Answered()
+		leads(t, err, a, want)
+		if !errors.Is(err, cause) || !strings.HasSuffix(err.Error(), "; nothing was written") {
+			t.Errorf("got %v", err)
 		}
 	}
 	if err := os.RemoveAll(folder); err != nil {

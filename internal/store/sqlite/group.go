@@ -7,7 +7,16 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/store/queue"
 )
+
+// Apply implements store.Store. It answers store.ErrUnknown only when ctx ends
+// while its commit hangs in the disk, when the disk fails within the commit
+// and the database cannot be opened again to look, or, with store.ErrGone,
+// when the files were lost within the commit; and to repetitions of those.
+func (s *Store) Apply(ctx context.Context, a store.Apply) (store.Result, error) {
+	return s.queue.Apply(ctx, a)
+}
 
 // write is the writing goroutine: it ends when the queue is closed.
 func (s *Store) write() {
@@ -15,7 +24,7 @@ func (s *Store) write() {
 	idle := time.NewTicker(lookInterval)
 	defer idle.Stop()
 	for {
-		group, closed := s.queue.take(idle.C)
+		group, closed := s.queue.Take(idle.C)
 		if closed {
 			return
 		}
@@ -30,7 +39,7 @@ func (s *Store) write() {
 
 // serve does the group in one transaction, on a full disk in two attempts:
 // the second one with the ballast's room.
-func (s *Store) serve(group []*request) {
+func (s *Store) serve(group []*queue.Request) {
 	if s.torn {
 		if err := s.reopen(); err != nil {
 			s.fail(group, err)
@@ -56,9 +65,9 @@ func (s *Store) serve(group []*request) {
 
 // fail answers a group of which nothing was written; of an Apply that comes
 // again after its answer was unknown, no more than that is known still.
-func (s *Store) fail(group []*request, cause error) {
+func (s *Store) fail(group []*queue.Request, cause error) {
 	for _, r := range group {
-		if s.doubtful[r.apply.ID] {
+		if s.doubtful[r.Apply.ID] {
 			s.unknown(r, cause)
 			continue
 		}
@@ -67,20 +76,20 @@ func (s *Store) fail(group []*request, cause error) {
 }
 
 // refuse answers an Apply of which nothing was written.
-func (s *Store) refuse(r *request, cause error) {
+func (s *Store) refuse(r *queue.Request, cause error) {
 	s.answerFailed(r, fmt.Errorf("%w; nothing was written", s.explained(cause)))
 }
 
 // unknown answers an Apply that may have been done.
-func (s *Store) unknown(r *request, cause error) {
-	s.doubt(r.apply.ID)
+func (s *Store) unknown(r *queue.Request, cause error) {
+	s.doubt(r.Apply.ID)
 	s.answerFailed(r, fmt.Errorf("%w: %w", store.ErrUnknown, s.explained(cause)))
 }
 
 // answerFailed answers r. Its identity says nothing to who reads the error.
-func (s *Store) answerFailed(r *request, err error) {
-	s.options.Log.Debug("an apply failed", "apply", r.apply.ID, "error", err)
-	r.answer(store.Result{}, err)
+func (s *Store) answerFailed(r *queue.Request, err error) {
+	s.options.Log.Debug("an apply failed", "apply", r.Apply.ID, "error", err)
+	r.Answer(store.Result{}, err)
 }
 
 // commitError is a COMMIT that failed: what it wrote may be found after a crash.
@@ -91,7 +100,7 @@ func (e *commitError) Unwrap() error { return e.cause }
 
 // attempt does the group in one transaction and answers it. Where it returns
 // an error nothing was answered; unless that is a commitError nothing was written.
-func (s *Store) attempt(group []*request) error {
+func (s *Store) attempt(group []*queue.Request) error {
 	answers, err := s.transact(group)
 	var failed *commitError
 	if errors.As(err, &failed) {
@@ -106,13 +115,13 @@ func (s *Store) attempt(group []*request) error {
 			s.unknown(r, lost)
 			continue
 		}
-		delete(s.doubtful, r.apply.ID) // it was looked up
-		r.answer(answers[i].result, answers[i].err)
+		delete(s.doubtful, r.Apply.ID) // it was looked up
+		r.Answer(answers[i].result, answers[i].err)
 	}
 	return nil
 }
 
-func (s *Store) transact(group []*request) ([]answer, error) {
+func (s *Store) transact(group []*queue.Request) ([]answer, error) {
 	ctx := context.Background() // a group is not one caller's to cancel
 	e := s.engine
 	if err := e.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
@@ -158,7 +167,7 @@ type answer struct {
 
 // judgeAll does each request of the group within t. A conflict is that
 // request's own answer; an error of the database is the group's.
-func (s *Store) judgeAll(t *transaction, group []*request) ([]answer, error) {
+func (s *Store) judgeAll(t *transaction, group []*queue.Request) ([]answer, error) {
 	answers := make([]answer, len(group))
 	for i, r := range group {
 		result, err := t.do(r, s.ballast.full.Load())
@@ -178,7 +187,7 @@ var errKeptForEssentials = errors.New("the room left is for deletes and essentia
 // settle finds out what became of a group whose COMMIT failed: it opens the
 // database anew, makes one commit that reaches the disk, and looks the
 // identities up. Only where that fails too is the answer unknown.
-func (s *Store) settle(group []*request, failed *commitError) {
+func (s *Store) settle(group []*queue.Request, failed *commitError) {
 	cause := diagnosed(s.options.Path, failed.cause)
 	s.torn = true
 	s.options.Log.Error("a commit failed in the disk; the store is opened again to see what became of it", "path", s.options.Path, "error", cause)
@@ -196,7 +205,7 @@ func (s *Store) settle(group []*request, failed *commitError) {
 }
 
 // settleOne answers r by what is on disk after the commit that failed by cause.
-func (s *Store) settleOne(t *transaction, r *request, cause error) {
+func (s *Store) settleOne(t *transaction, r *queue.Request, cause error) {
 	result, found, err := t.find(r)
 	if err == nil && found {
 		err = s.look()
@@ -205,12 +214,12 @@ func (s *Store) settleOne(t *transaction, r *request, cause error) {
 		s.unknown(r, fmt.Errorf("%w (and then: %w)", cause, err))
 		return
 	}
-	delete(s.doubtful, r.apply.ID)
+	delete(s.doubtful, r.Apply.ID)
 	if !found {
 		s.refuse(r, cause)
 		return
 	}
-	r.answer(result, err)
+	r.Answer(result, err)
 }
 
 // reopen exchanges the engine. The commit that it makes is on disk before

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/store/queue"
 )
 
 // Options of Open.
@@ -75,7 +76,7 @@ type Store struct {
 	files       *heldFiles
 	ballast     *ballast // used by the writing goroutine, after Open
 	incarnation string
-	queue       *queue
+	queue       *queue.Queue
 	tail        *tail
 
 	// connections guards engine, and what files knows of its log: held for
@@ -126,7 +127,7 @@ func open(o Options) (_ *Store, err error) {
 	s := &Store{
 		options: o, files: &heldFiles{path: o.Path, lock: lock},
 		ballast: newBallast(o),
-		queue:   newQueue(), doubtful: doubtful{},
+		queue:   queue.New("hung in the disk"), doubtful: doubtful{},
 		lost:  make(chan struct{}),
 		done:  make(chan struct{}),
 		ended: make(chan struct{}),
@@ -195,7 +196,7 @@ func (s *Store) Close() error {
 	var err error
 	s.closing.Do(func() {
 		close(s.done)
-		s.queue.close()
+		s.queue.Close()
 		<-s.ended
 		s.connections.Lock()
 		defer s.connections.Unlock()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/store/queue"
 )
 
 // statements of the writing connection.
@@ -44,25 +45,25 @@ type transaction struct {
 
 // do does one request: all of its conditions are looked at before the first
 // write, so that a conflict leaves nothing to undo.
-func (t *transaction) do(r *request, full bool) (store.Result, error) {
+func (t *transaction) do(r *queue.Request, full bool) (store.Result, error) {
 	if result, found, err := t.find(r); found || err != nil {
 		return result, err
 	}
-	if err := r.apply.Judge(t.lookup); err != nil {
+	if err := r.Apply.Judge(t.lookup); err != nil {
 		return store.Result{}, err
 	}
-	if full && !r.apply.Essential && !r.apply.OnlyDeletes() {
+	if full && !r.Apply.Essential && !r.Apply.OnlyDeletes() {
 		return store.Result{}, errKeptForEssentials
 	}
 	sequence := t.position.sequence + 1
-	c := store.Commit{Sequence: sequence, ApplyID: r.apply.ID}
-	for _, w := range r.apply.Writes {
+	c := store.Commit{Sequence: sequence, ApplyID: r.Apply.ID}
+	for _, w := range r.Apply.Writes {
 		if err := t.writeOne(&c, w); err != nil {
 			return store.Result{}, err
 		}
 	}
-	size := int64(r.bytes())
-	if _, err := t.commit.ExecContext(t.ctx, sequence, r.apply.ID, r.digest[:], t.now, size); err != nil {
+	size := int64(r.Bytes())
+	if _, err := t.commit.ExecContext(t.ctx, sequence, r.Apply.ID, r.Digest[:], t.now, size); err != nil {
 		return store.Result{}, err
 	}
 	t.position.sequence = sequence
@@ -75,17 +76,17 @@ func (t *transaction) do(r *request, full bool) (store.Result, error) {
 }
 
 // find returns what an earlier Apply of this identity did.
-func (t *transaction) find(r *request) (_ store.Result, found bool, _ error) {
+func (t *transaction) find(r *queue.Request) (_ store.Result, found bool, _ error) {
 	var sequence uint64
 	var digest []byte
-	err := t.earlier.QueryRowContext(t.ctx, r.apply.ID).Scan(&sequence, &digest)
+	err := t.earlier.QueryRowContext(t.ctx, r.Apply.ID).Scan(&sequence, &digest)
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.Result{}, false, nil
 	}
 	if err != nil {
 		return store.Result{}, false, err
 	}
-	if !bytes.Equal(digest, r.digest[:]) {
+	if !bytes.Equal(digest, r.Digest[:]) {
 		return store.Result{}, true, fmt.Errorf("%w: its ID was used for other content at sequence %d", store.ErrInvalid, sequence)
 	}
 	return store.Result{Sequence: sequence, Repeated: true}, true, nil
