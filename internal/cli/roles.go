@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -24,10 +25,11 @@ type Process struct {
 	Version        string
 	LogLevel       string // debug, info, warn or error
 	LogFormat      string // text or json
+	Pprof          bool   // profiles on the ops port also where others than this machine reach it
 }
 
-// Plane is where the control plane keeps what it keeps. Empty fields are
-// folders of the data folder.
+// Plane is where the control plane keeps what it keeps, and what it asks for.
+// Empty fields of the first are folders of the data folder.
 type Plane struct {
 	Store     string // a PostgreSQL URL; empty is the embedded store
 	Authority string // folder
@@ -36,6 +38,9 @@ type Plane struct {
 	Advertise string
 	// NewAuthority leads under this authority though the store knows another.
 	NewAuthority bool
+	// ReadyDwell is how long an instance must be live without a break to be
+	// ready; zero means 3 s.
+	ReadyDwell time.Duration
 }
 
 // UpOptions of `fairlead up`. A port of 0 picks one.
@@ -82,10 +87,11 @@ type HostOptions struct {
 type logFlags struct {
 	LogLevel  string `name:"log-level" enum:"debug,info,warn,error" default:"info" help:"What is logged: ${enum}."`
 	LogFormat string `name:"log-format" enum:"text,json" default:"text" help:"Form of the log on standard error: ${enum}."`
+	Pprof     bool   `name:"pprof" help:"Serve /debug/pprof/ on the ops port though others than this machine reach it."`
 }
 
 func (c *call) process(l logFlags) Process {
-	return Process{Data: c.opts.Data, Stdout: c.env.Stdout, Stderr: c.env.Stderr, Version: version, LogLevel: l.LogLevel, LogFormat: l.LogFormat}
+	return Process{Data: c.opts.Data, Stdout: c.env.Stdout, Stderr: c.env.Stderr, Version: version, LogLevel: l.LogLevel, LogFormat: l.LogFormat, Pprof: l.Pprof}
 }
 
 func orDefault(s, otherwise string) string {
@@ -93,6 +99,18 @@ func orDefault(s, otherwise string) string {
 		return otherwise
 	}
 	return s
+}
+
+type dwellFlag struct {
+	ReadyDwell time.Duration `name:"ready-dwell" placeholder:"3s" default:"3s" help:"How long an instance must be live without a break to be ready. Shorter finds less of what fails soon after its start. Default: ${default}."`
+}
+
+// Validate is called by the parser.
+func (d dwellFlag) Validate() error {
+	if d.ReadyDwell <= 0 {
+		return errors.New("--ready-dwell must be longer than nothing")
+	}
+	return nil
 }
 
 type storeFlag struct {
@@ -110,6 +128,7 @@ func started(err error) error {
 
 type upCmd struct {
 	storeFlag
+	dwellFlag
 	Gateway       string        `name:"gateway" placeholder:"ADDR" default:"127.0.0.1:8080" help:"Where requests come. Default: ${default}."`
 	Poll          string        `name:"poll" placeholder:"ADDR" default:"127.0.0.1:7702" help:"Where hosts dial the gateway. Default: ${default}."`
 	Ops           string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7701" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
@@ -118,17 +137,19 @@ type upCmd struct {
 	Drain         time.Duration `name:"drain" default:"30s" help:"How long requests in flight may go on at the end."`
 	LogLevel      string        `name:"log-level" enum:"debug,info,warn,error" default:"warn" help:"What is logged: ${enum}. Default: ${default}."`
 	LogFormat     string        `name:"log-format" enum:"text,json" default:"text" help:"Form of the log on standard error: ${enum}."`
+	Pprof         bool          `name:"pprof" help:"Serve /debug/pprof/ on the ops port though others than this machine reach it."`
 }
 
 func (cmd *upCmd) Run(c *call) error {
 	return started(c.env.Roles.Up(c.ctx, UpOptions{
-		Process: c.process(logFlags{cmd.LogLevel, cmd.LogFormat}), Plane: Plane{Store: cmd.Store}, API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops, Gateway: cmd.Gateway, Poll: cmd.Poll,
+		Process: c.process(logFlags{cmd.LogLevel, cmd.LogFormat, cmd.Pprof}), Plane: Plane{Store: cmd.Store, ReadyDwell: cmd.ReadyDwell}, API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops, Gateway: cmd.Gateway, Poll: cmd.Poll,
 		Zones: cmd.Zones, KeepInstances: cmd.KeepInstances, Drain: cmd.Drain,
 	}))
 }
 
 type controlCmd struct {
 	storeFlag
+	dwellFlag
 	Authority    string `name:"authority" placeholder:"DIR" help:"Folder of the key that signs identities; all controls of one store have the same, shared or copied. Default: authority in the data folder."`
 	Bucket       string `name:"bucket" placeholder:"DIR" help:"Folder of the artifacts; all controls of one store share it. Default: bucket in the data folder."`
 	Advertise    string `name:"advertise" placeholder:"ADDR" help:"Where other controls and gateways reach the API. Default: where it listens."`
@@ -140,7 +161,7 @@ type controlCmd struct {
 func (cmd *controlCmd) Run(c *call) error {
 	return started(c.env.Roles.Control(c.ctx, ControlOptions{
 		Process: c.process(cmd.logFlags), API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops,
-		Plane: Plane{Store: cmd.Store, Authority: cmd.Authority, Bucket: cmd.Bucket, Advertise: cmd.Advertise, NewAuthority: cmd.NewAuthority},
+		Plane: Plane{Store: cmd.Store, Authority: cmd.Authority, Bucket: cmd.Bucket, Advertise: cmd.Advertise, NewAuthority: cmd.NewAuthority, ReadyDwell: cmd.ReadyDwell},
 	}))
 }
 

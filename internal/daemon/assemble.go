@@ -40,7 +40,7 @@ func (c *controlRole) assemble() {
 	c.leader = control.New(control.Config{
 		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Name: processName(), LockIsLease: !c.shared(),
 		Address: advertised(c.plane.Advertise, c.listening), SetGateways: c.hosts.SetGateways, Turned: c.turned,
-		Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
+		Dwell: c.plane.ReadyDwell, Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
 	})
 	c.api = httpapi.New(httpapi.Config{
 		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store},

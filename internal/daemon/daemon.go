@@ -61,7 +61,11 @@ func newProcess(p cli.Process) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &process{Process: p, log: log, ops: telemetry.NewOps(log)}, nil
+	ops := telemetry.NewOps(log)
+	if p.Pprof {
+		ops.Profile()
+	}
+	return &process{Process: p, log: log, ops: ops}, nil
 }
 
 // serveOps opens the plain port. It returns its address.

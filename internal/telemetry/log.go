@@ -1,5 +1,6 @@
 // Package telemetry is how a role shows itself to those who run it: its logs,
-// and a plain HTTP port with /healthz, /readyz and /metrics. It judges nothing:
+// and a plain HTTP port with /healthz, /readyz, /metrics and, where only this
+// machine can reach it or it is asked for, /debug/pprof/. It judges nothing:
 // what readiness means is the check's, and what is counted is the role's. Read
 // [Ops] first.
 package telemetry

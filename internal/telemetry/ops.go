@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"strings"
 	"sync"
 	"time"
@@ -31,8 +32,9 @@ type Ops struct {
 	server   *http.Server
 	running  sync.WaitGroup
 
-	mu     sync.Mutex
-	checks []*check
+	mu      sync.Mutex
+	checks  []*check
+	profile bool // whatever it listens on
 }
 
 // NewOps makes the port, not yet listening. log is slog.Default when nil.
@@ -42,8 +44,17 @@ func NewOps(log *slog.Logger) *Ops {
 	}
 	o := &Ops{log: log, registry: prometheus.NewRegistry()}
 	o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	o.server = &http.Server{Handler: o.Handler(), ReadHeaderTimeout: 5 * time.Second}
+	o.server = &http.Server{ReadHeaderTimeout: 5 * time.Second}
 	return o
+}
+
+// Profile serves /debug/pprof/ wherever the port listens; without it, only on a
+// loopback address, because a profile tells more than a stranger should know and
+// costs what it measures. It must be called before Listen.
+func (o *Ops) Profile() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.profile = true
 }
 
 // Metrics is where a role registers its metrics: it puts MetricPrefix before
@@ -83,13 +94,28 @@ func (o *Ops) Ready() error {
 	return errors.Join(failed...)
 }
 
-// Handler serves the three paths.
-func (o *Ops) Handler() http.Handler {
+// handler serves the three paths, and where profiles is set those of pprof.
+func (o *Ops) handler(profiles bool) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { answer(w, http.StatusOK, "ok\n") })
 	mux.HandleFunc("GET /readyz", o.readyz)
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.registry, promhttp.HandlerOpts{Registry: o.registry}))
+	if profiles {
+		mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+		mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+		mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+		mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+		mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	}
 	return mux
+}
+
+// profiles says whether they are served to who can reach the address.
+func (o *Ops) profiles(at net.Addr) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	tcp, ok := at.(*net.TCPAddr)
+	return o.profile || ok && tcp.IP.IsLoopback()
 }
 
 func (o *Ops) readyz(w http.ResponseWriter, _ *http.Request) {
@@ -127,6 +153,7 @@ func (o *Ops) Listen(addr string) (net.Addr, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for health and metrics: %w", err)
 	}
+	o.server.Handler = o.handler(o.profiles(ln.Addr()))
 	o.running.Go(func() {
 		if err := o.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			o.log.Error("health and metrics are not served any more", "address", ln.Addr().String(), "error", err)

@@ -161,3 +161,45 @@ func TestALoggerWritesItsFormatFromItsLevelOn(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestProfilesAreServedOnLoopbackAndElsewhereOnlyWhenAskedFor(t *testing.T) {
+	for _, c := range []struct {
+		listen string
+		asked  bool
+		want   int
+	}{
+		{"127.0.0.1:0", false, 200},
+		{"[::]:0", false, 404},
+		{"0.0.0.0:0", false, 404},
+		{"0.0.0.0:0", true, 200},
+	} {
+		o := NewOps(nil)
+		if c.asked {
+			o.Profile()
+		}
+		addr, err := o.Listen(c.listen)
+		if err != nil {
+			t.Fatal(err)
+		}
+		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+		_, port, err := net.SplitHostPort(addr.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, path := range []string{"", "heap", "goroutine?debug=1", "cmdline"} {
+			res, err := client.Get("http://" + net.JoinHostPort("localhost", port) + "/debug/pprof/" + path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := res.Body.Close(); err != nil {
+				t.Fatal(err)
+			}
+			if res.StatusCode != c.want {
+				t.Errorf("%+v: %q answered %d", c, path, res.StatusCode)
+			}
+		}
+		if err := o.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+}
