@@ -77,6 +77,7 @@ func (g *Gateway) Stop() {
 	g.sim.change(func(now time.Time) {
 		g.sim.quietLocked(g, now)
 		g.down, g.held = true, nil
+		g.dieLocked()
 		for _, p := range g.sim.ports {
 			p.disconnectLocked(g.name, now)
 		}
@@ -90,6 +91,7 @@ func (g *Gateway) Start() {
 			g.down = false
 			g.runs++
 			g.held = view.Restore(g.kept.Snapshot(), g.objectLocked)
+			g.governLocked()
 		}
 	})
 }

@@ -151,6 +151,7 @@ func (l *link) takeLocked(now time.Time) time.Duration {
 		return -1
 	}
 	g.held = held
+	g.governLocked()
 	return -1
 }
 

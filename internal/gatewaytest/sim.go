@@ -21,6 +21,7 @@ type Sim struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	links    sync.WaitGroup
+	caller   *Caller // nil: no requests come
 }
 
 // NewSim makes a set with running gateways of these names. Close ends it.

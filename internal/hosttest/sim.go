@@ -63,6 +63,7 @@ type Sim struct {
 	behave  func(host string, a service.Assignment) Behaviour
 	minted  int
 	log     []Command
+	polls   Polls
 }
 
 type simHost struct {

@@ -25,6 +25,7 @@ type simProc struct {
 	does      Behaviour
 	liveSince time.Time // zero means not live
 	retiring  bool
+	retired   time.Time
 	before    string // how the process before it ended
 	timers    []*time.Timer
 }
@@ -163,7 +164,7 @@ func exitStatus(b Behaviour) string {
 func (s *Sim) becomeLiveLater(h *simHost, sl *simSlot, p *simProc) {
 	live := func() {
 		if p.inst.State == service.InstanceStarting {
-			p.inst.State, p.inst.Detail, p.liveSince = service.InstanceLive, service.DetailAfter("", p.before), time.Now()
+			s.liveLocked(sl, p)
 		}
 	}
 	if p.does.ReadyAfter > 0 {
@@ -188,24 +189,13 @@ func (s *Sim) later(h *simHost, sl *simSlot, p *simProc, d time.Duration, f func
 	}))
 }
 
-func (s *Sim) retireLocked(h *simHost, sl *simSlot, p *simProc, drain time.Duration) {
-	p.retiring = true
-	p.inst.State = service.InstanceDraining
-	p.liveSince = time.Time{}
-	wait := max(min(p.does.DrainFor, drain), time.Millisecond)
-	s.later(h, sl, p, wait, func() {
-		if h.running {
-			s.exitLocked(h, sl, p, "signal: terminated")
-		}
-	})
-}
-
 // exitLocked ends a process and, where one is still wanted, has the next one follow.
 func (s *Sim) exitLocked(h *simHost, sl *simSlot, p *simProc, status string) {
 	p.inst.State, p.inst.ExitStatus, p.inst.Detail = service.InstanceExited, status, status
 	for _, t := range p.timers {
 		t.Stop()
 	}
+	s.endedLocked(p)
 	if p.retiring {
 		sl.procs = slices.DeleteFunc(sl.procs, func(q *simProc) bool { return q == p })
 		return

@@ -60,14 +60,7 @@ func (s *Sim) Lose(hostName string) {
 	s.with(hostName, func(h *simHost) {
 		h.freeze()
 		h.connected, h.running = false, false
-		for _, sl := range h.slots {
-			for _, p := range sl.procs {
-				for _, t := range p.timers {
-					t.Stop()
-				}
-			}
-			sl.procs = nil
-		}
+		s.loseLocked(h)
 	})
 }
 

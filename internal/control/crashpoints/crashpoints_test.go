@@ -99,7 +99,7 @@ func run(t *testing.T, p plan, open func(t *testing.T) store.Store) (res result)
 			faults[p.points[i].Name()] = p.faults[i]
 		}
 		points := crashpoints.New(faults)
-		w := newWorld(t, open(t), points)
+		w := newWorld(t, open(t), points, p.op)
 		defer w.end()
 		if hash(p.id())%4 == 0 {
 			w.pause = 45 * time.Second // beyond the grace of collection and a host's lease
@@ -130,6 +130,9 @@ func (w *world) holds(p plan, what string, e expected) {
 		if why = w.settles(3*time.Minute, wrong); why != "" {
 			why = "it did not stay so: " + why
 		}
+	}
+	if answered := w.caller.Answered(); why == "" && !e.waits && len(answered) < len(e.traffic) {
+		why = fmt.Sprintf("too few revisions answered: %v", answered)
 	}
 	if broken := w.broken.String(); broken != "" {
 		why += "\non the way:\n" + broken

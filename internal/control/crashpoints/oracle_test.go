@@ -60,18 +60,20 @@ func routes(r view.Route, revision string) bool {
 	})
 }
 
-// watch looks, until the world ends, whether the service is answered through
-// both gateways, and, where it is exclusive, that one revision runs at a time.
+// watch has requests come to both gateways until the world ends, and looks
+// whether the service is answered through both, and, where it is exclusive,
+// that one revision runs at a time.
 func (w *world) watch(o operation) {
 	w.watching.Go(func() {
-		began, step := time.Now(), 100*time.Millisecond
+		began, step, fine := time.Now(), 100*time.Millisecond, true
 		for {
 			if time.Since(began) > 30*time.Second {
-				step = time.Second
+				step = 500 * time.Millisecond
 			}
-			if why := w.amiss(o); why != "" {
+			w.caller.Tick(int64(2 * time.Second / step))
+			if why := w.amiss(o); why != "" && fine {
 				fmt.Fprintf(&w.broken, "at %s: %s\n", time.Now().Format(time.StampMilli), why)
-				return
+				fine = false
 			}
 			select {
 			case <-w.over:
@@ -209,6 +211,9 @@ func (w *world) wrong(e expected) string {
 		if why := check(f, e); why != "" {
 			return why
 		}
+	}
+	if why := w.caller.Overdue(); why != "" {
+		return why
 	}
 	return w.now.NeedsOperator(name)
 }

@@ -34,6 +34,7 @@ type world struct {
 	store    store.Store
 	hosts    *hosttest.Sim
 	gateways *gatewaytest.Sim
+	caller   *gatewaytest.Caller
 	points   *crashpoints.Points
 	writes   int
 	pause    time.Duration // between a death and the next controller
@@ -76,12 +77,17 @@ type living struct {
 }
 
 // newWorld makes a region whose first controller leads. It is to be ended.
-func newWorld(t *testing.T, s store.Store, points *crashpoints.Points) *world {
+func newWorld(t *testing.T, s store.Store, points *crashpoints.Points, o operation) *world {
 	w := &world{
 		t: t, store: s, points: points, log: &record{}, over: make(chan struct{}),
 		hosts:    hosttest.NewSim(service.Host{Name: "a", Zone: "z1"}, service.Host{Name: "b", Zone: "z2"}),
 		gateways: gatewaytest.NewSim("g1", "g2"),
 	}
+	w.caller = w.gateways.NewCaller(gatewaytest.CallerConfig{
+		Service: name, Wait: time.Second, Exclusive: o.exclusive, Unserved: func() bool { return o.unserved },
+		Wrong: func(what string) { fmt.Fprintf(&w.broken, "at %s: %s\n", time.Now().Format(time.StampMilli), what) },
+	})
+	w.hosts.Poll(w.caller)
 	w.start()
 	return w
 }
