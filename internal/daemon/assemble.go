@@ -37,11 +37,11 @@ func (c *controlRole) assemble() {
 		},
 		Goodbye: func(ctx context.Context, name string) error { return c.leader.GatewayGoodbye(ctx, name) },
 	})
-	c.leader = control.New(control.Config{
+	c.leader = control.New(wired(control.Config{
 		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Name: processName(), LockIsLease: !c.shared(),
 		Address: advertised(c.plane.Advertise, c.listening), SetGateways: c.hosts.SetGateways, Turned: c.turned,
 		Dwell: c.plane.ReadyDwell, Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
-	})
+	}))
 	c.api = httpapi.New(httpapi.Config{
 		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store},
 		Authority: c.authority, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),

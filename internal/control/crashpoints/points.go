@@ -1,8 +1,10 @@
 // Package crashpoints wraps the three ports through which a controller reaches
 // the world, so that every call is a point at which it can be made to die, to
 // fail, or to be late. Points have names that are the same in each run, so that
-// a case can be run again by its name. Production code holds no fault points,
-// and nothing but tests imports this package. Read [Points] first.
+// a case can be run again by its name. Production code holds no fault points:
+// nothing but tests imports this package, and the daemon when it is built with
+// the tag crashpoints, for the tests that kill processes (see [Rules]).
+// Read [Points] first.
 package crashpoints
 
 import (
@@ -11,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/store"
 )
 
 // Fault is what happens at a point.
@@ -98,8 +102,8 @@ func (p *Points) End() {
 func (p *Points) Close() { close(p.over) }
 
 // late waits until every grace has passed; false means that the world has ended.
-func (p *Points) late() bool {
-	timer := time.NewTimer(Delay)
+func (p *Points) late(d time.Duration) bool {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:
@@ -123,22 +127,25 @@ func (p *Points) Hit() []string {
 	return p.hit[:len(p.hit):len(p.hit)]
 }
 
+// names an Apply; empty is no point.
+func (p *Points) names(a store.Apply) string { return applied(a) }
+
 // reach counts a call, and returns the fault that is to happen; "" is none.
-func (p *Points) reach(life int, call string, faults []Fault) Fault {
+func (p *Points) reach(life int, call string, faults []Fault) (Fault, time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if !p.on || life != p.life {
-		return ""
+		return "", 0
 	}
 	p.count[call]++
 	at := Point{Life: life, Call: call, N: p.count[call], Faults: faults}
 	p.seen = append(p.seen, at)
 	f, planned := p.plan[at.Name()]
 	if !planned {
-		return ""
+		return "", 0
 	}
 	p.hit = append(p.hit, at.Name()+" "+string(f))
-	return f
+	return f, Delay
 }
 
 // next begins the life of another controller.
@@ -150,9 +157,19 @@ func (p *Points) next() int {
 	return p.life
 }
 
+// chooser says what happens at a call.
+type chooser interface {
+	// names an Apply; empty is no point.
+	names(a store.Apply) string
+	// reach returns the fault of a call, and by how much it is late.
+	reach(life int, call string, faults []Fault) (Fault, time.Duration)
+	// late waits; false means that there is nobody to make the call for.
+	late(d time.Duration) bool
+}
+
 // Life is one controller's: its ports refuse everything once it is dead.
 type Life struct {
-	points *Points
+	points chooser
 	number int
 	kill   func()
 

@@ -25,14 +25,14 @@ func (l *Life) call(name string, faults []Fault, do func() error) error {
 	if l.Dead() {
 		return ErrDead
 	}
-	switch f := l.points.reach(l.number, name, faults); f {
+	switch f, delay := l.points.reach(l.number, name, faults); f {
 	case CrashBefore:
 		l.Die()
 		return ErrDead
 	case NotLanded:
 		return ErrFault
 	case Late:
-		if !l.points.late() {
+		if !l.points.late(delay) {
 			return ErrDead
 		}
 		return do()
@@ -68,7 +68,7 @@ type wrappedStore struct {
 
 // Apply is a point where it writes for a service; memberships and the lead are not.
 func (w *wrappedStore) Apply(ctx context.Context, a store.Apply) (res store.Result, err error) {
-	name := applied(a)
+	name := w.life.points.names(a)
 	do := func() error {
 		if w.life.Dead() {
 			return ErrDead
@@ -196,7 +196,8 @@ func (w *wrappedGateways) Offer(t *view.Table) {
 	if w.life.Dead() {
 		return
 	}
-	switch w.life.points.reach(w.life.number, "offer", offerFaults) {
+	f, delay := w.life.points.reach(w.life.number, "offer", offerFaults)
+	switch f {
 	case CrashBefore:
 		w.life.Die()
 	case CrashAfter:
@@ -206,7 +207,7 @@ func (w *wrappedGateways) Offer(t *view.Table) {
 		w.Gateways.Offer(t)
 		w.Gateways.Offer(t)
 	case Late:
-		time.AfterFunc(Delay, func() {
+		time.AfterFunc(delay, func() {
 			if !w.life.Dead() {
 				w.Gateways.Offer(t)
 			}
