@@ -161,7 +161,7 @@ func (w *world) start(args ...string) *process {
 func (w *world) startCommand(cmd *exec.Cmd) *process {
 	w.t.Helper()
 	p := &process{t: w.t, name: strings.Join(cmd.Args[1:min(len(cmd.Args), 3)], " "), out: newLines(), done: make(chan struct{}), cmd: cmd}
-	p.cmd.Env = w.env()
+	p.cmd.Env = append(w.env(), cmd.Env...)
 	p.cmd.Stdout, p.cmd.Stderr = p.out, p.out
 	if err := p.cmd.Start(); err != nil {
 		w.t.Fatal(err)

@@ -1,7 +1,7 @@
 // Command testapp is the program that the end-to-end tests deploy: an HTTP
 // server that says who it is, streams, upgrades, swallows and makes large
-// bodies, prints at every request, and misbehaves on request. It never imports
-// Fairlead. Read main's routes first.
+// bodies, prints at every request, keeps a ledger of what it executed, and
+// misbehaves on request. It never imports Fairlead. Read main's routes first.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strconv"
 	"sync/atomic"
 	"syscall"
@@ -80,6 +81,7 @@ func routes() http.Handler {
 		}
 	})
 	mux.HandleFunc("/sleep", sleep)
+	mux.HandleFunc("POST /execute", execute)
 	mux.HandleFunc("/zeros", zeros)
 	mux.HandleFunc("/count", count)
 	mux.HandleFunc("/echo", echo)
@@ -113,6 +115,24 @@ func sleep(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		fmt.Println("the caller hung up")
 	}
+}
+
+// execute notes ?key= in the ledger, in the folder that LEDGER names, takes
+// ?for=, and says who it is.
+func execute(w http.ResponseWriter, r *http.Request) {
+	d, errD := time.ParseDuration(r.URL.Query().Get("for"))
+	f, errF := os.OpenFile(filepath.Join(os.Getenv("LEDGER"), "executed"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err := errors.Join(errD, errF); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	_, err := fmt.Fprintf(f, "%s %s %s\n", r.URL.Query().Get("key"), os.Getenv("FAIRLEAD_REVISION"), os.Getenv("FAIRLEAD_INSTANCE"))
+	if err := errors.Join(err, f.Close()); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	time.Sleep(d)
+	fmt.Fprintf(w, "%s %s %s\n", os.Getenv("FAIRLEAD_REVISION"), os.Getenv("FAIRLEAD_INSTANCE"), version)
 }
 
 // zeros sends ?n= zero bytes.
