@@ -3,6 +3,7 @@ package identity
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -115,6 +116,29 @@ func May(socket Socket, procedure string, peer Peer) error {
 		}
 	}
 	return &ForbiddenError{Peer: peer, Who: who, Socket: socket, Procedure: procedure}
+}
+
+// named says whether some rule is about the procedure.
+func named(procedure string) bool {
+	procedure = strings.TrimPrefix(procedure, "/")
+	return slices.ContainsFunc(Rules(), func(r Rule) bool { return r.covers(procedure) })
+}
+
+// allowedText says in words what a peer may call on a socket.
+func allowedText(socket Socket, who Who) string {
+	var paths []string
+	for _, r := range Rules() {
+		if r.Who != who || r.Socket != socket {
+			continue
+		}
+		for _, p := range r.Procedures {
+			paths = append(paths, "/"+strings.Replace(p, "/*", "/METHOD", 1))
+		}
+	}
+	if len(paths) == 0 {
+		return ""
+	}
+	return "paths are " + strings.Join(paths, " and ")
 }
 
 func (r Rule) covers(procedure string) bool {

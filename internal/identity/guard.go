@@ -53,12 +53,12 @@ func StreamInterceptor(socket Socket) grpc.StreamServerInterceptor {
 func (g Guard) HTTP(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.TLS == nil {
-			refuse(w, r, fault.New(fault.Unauthenticated, "", "this API is served by TLS only"))
+			Refuse(w, r, fault.New(fault.Unauthenticated, "", "this API is served by TLS only"))
 			return
 		}
 		p, err := PeerAt(*r.TLS, g.now())
 		if err != nil {
-			refuse(w, r, fault.Wrap(fault.Unauthenticated, "", err))
+			Refuse(w, r, fault.Wrap(fault.Unauthenticated, "", err))
 			return
 		}
 		g.serve(w, r, p, next)
@@ -67,14 +67,15 @@ func (g Guard) HTTP(next http.Handler) http.Handler {
 
 func (g Guard) serve(w http.ResponseWriter, r *http.Request, p Peer, next http.Handler) {
 	if err := g.check(r.URL.Path, p); err != nil {
-		refuse(w, r, err)
+		Refuse(w, r, err)
 		return
 	}
 	next.ServeHTTP(w, r.WithContext(ContextWithPeer(r.Context(), p)))
 }
 
-// refuse answers in the protocol of the request: Connect, gRPC or plain HTTP.
-func refuse(w http.ResponseWriter, r *http.Request, err error) {
+// Refuse answers a request with an error in the request's own protocol:
+// Connect, gRPC or plain HTTP.
+func Refuse(w http.ResponseWriter, r *http.Request, err error) {
 	writer := connect.NewErrorWriter()
 	if writer.IsSupported(r) {
 		// The peer that went away meanwhile cannot be told.
@@ -82,10 +83,17 @@ func refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	status := http.StatusForbidden
-	if errors.Is(err, fault.Unauthenticated) {
+	switch {
+	case errors.Is(err, fault.Unauthenticated):
 		status = http.StatusUnauthorized
+	case errors.Is(err, fault.NotFound):
+		status = http.StatusNotFound
 	}
-	http.Error(w, err.Error(), status)
+	text := err.Error()
+	if hint := fault.HintOf(err); hint != "" {
+		text += "\n  " + hint
+	}
+	http.Error(w, text, status)
 }
 
 // Unary is a grpc.UnaryServerInterceptor.
@@ -129,7 +137,8 @@ func (g Guard) grpcPeer(ctx context.Context) (Peer, error) {
 	return PeerAt(info.State, g.now())
 }
 
-// check gives the refusal its code: who is not known is told so.
+// check gives the refusal its code: who is not known is told so, and who asks
+// for what nobody may call learns what there is.
 func (g Guard) check(procedure string, p Peer) error {
 	if g.Refused != nil && !p.Anonymous() && g.Refused(p.ID, p.Serial) {
 		return fault.Wrap(fault.Forbidden, "", fmt.Errorf("%w: %s, serial %s", ErrRefused, p.ID, p.Serial))
@@ -141,6 +150,9 @@ func (g Guard) check(procedure string, p Peer) error {
 	}
 	if forbidden.Who == Nobody {
 		return fault.Wrap(fault.Unauthenticated, forbidden.Hint(), err)
+	}
+	if !named(procedure) {
+		return fault.New(fault.NotFound, allowedText(g.Socket, forbidden.Who), "there is nothing at %q", procedure)
 	}
 	return fault.Wrap(fault.Forbidden, forbidden.Hint(), err)
 }

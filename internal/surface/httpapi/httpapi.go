@@ -110,11 +110,13 @@ func (a *API) Handler() http.Handler {
 	opts := []connect.HandlerOption{
 		connect.WithInterceptors(faults{log: a.Log}),
 		connect.WithReadMaxBytes(8 << 20),
+		connect.WithCodec(strictJSON{"json"}),
+		connect.WithCodec(strictJSON{"json; charset=utf-8"}),
 	}
 	mux.Handle(fairleadv1connect.NewServiceAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewAdminAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewIdentityServiceHandler(identityConnect{a}, opts...))
-	return mux
+	return onlyMethods(mux)
 }
 
 // by is who asks, for the record: what the request says, or the peer.
