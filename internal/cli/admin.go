@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"runtime"
 	"time"
 
 	"connectrpc.com/connect"
@@ -58,6 +57,7 @@ func (cmd *gatewaysListCmd) Run(c *call) error {
 	if !c.out.table() {
 		return c.out.message(resp.Msg)
 	}
+	plainFields(resp.Msg)
 	var rows [][]string
 	for _, g := range resp.Msg.GetGateways() {
 		rows = append(rows, []string{g.GetName(), connected(g.GetConnected()), spanOf(g.GetSilent()), orDash(g.GetServes()), orDash(g.GetKeeps()), orDash(g.GetPublicAddress()), orDash(g.GetPollAddress())})
@@ -87,8 +87,7 @@ func (cmd *gatewaysRetireCmd) Run(c *call) error {
 	if _, err := cl.admin.RetireGateway(c.ctx, connect.NewRequest(&fairleadv1.RetireGatewayRequest{Name: cmd.Name})); err != nil {
 		return remote(err)
 	}
-	c.out.line("gateway %s is retired", cmd.Name)
-	return nil
+	return c.retired("gateway", cmd.Name)
 }
 
 type hostsCmd struct{}
@@ -106,6 +105,7 @@ func (cmd *hostsCmd) Run(c *call) error {
 	if !c.out.table() {
 		return c.out.message(resp.Msg)
 	}
+	plainFields(resp.Msg)
 	var rows [][]string
 	for _, h := range resp.Msg.GetHosts() {
 		rows = append(rows, []string{h.GetName(), h.GetZone(), connected(h.GetConnected()), spanOf(h.GetSilent()), fmt.Sprint(h.GetInstances())})
@@ -121,9 +121,11 @@ func connected(yes bool) string {
 	return "no"
 }
 
-type versionCmd struct{}
-
-func (cmd *versionCmd) Run(c *call) error {
-	c.out.line("fairlead %s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+// retired says that the membership of a role has ended.
+func (c *call) retired(role, name string) error {
+	if !c.out.table() {
+		return c.out.value(map[string]string{role: name, "state": "retired"})
+	}
+	c.out.line("%s %s is retired", role, name)
 	return nil
 }

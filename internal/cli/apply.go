@@ -100,10 +100,8 @@ func (cmd *applyCmd) Run(c *call) error {
 
 // applied is what became of one document.
 type applied struct {
-	service    string
-	generation int32
-	unchanged  bool
-	url        string
+	service string
+	*fairleadv1.DeployResponse
 }
 
 func (c *call) apply(cl *client, d described) (applied, error) {
@@ -127,23 +125,23 @@ func (c *call) apply(cl *client, d described) (applied, error) {
 	if text := resp.Msg.GetMessage(); text != "" {
 		fmt.Fprintf(c.env.Stderr, "%s: %s\n", d.Metadata.Name, text)
 	}
-	return applied{service: d.Metadata.Name, generation: resp.Msg.GetGeneration(), unchanged: resp.Msg.GetUnchanged(), url: resp.Msg.GetUrl()}, nil
+	return applied{service: d.Metadata.Name, DeployResponse: resp.Msg}, nil
 }
 
 // tellApplied names what was asked for before something was refused.
 func (c *call) tellApplied(asked []applied) {
 	for _, a := range asked {
-		if !a.unchanged {
-			fmt.Fprintf(c.env.Stderr, "generation %d of %s was asked for before, and goes on\n", a.generation, a.service)
+		if !a.GetUnchanged() {
+			fmt.Fprintf(c.env.Stderr, "generation %d of %s was asked for before, and goes on\n", a.GetGeneration(), a.service)
 		}
 	}
 }
 
 func (c *call) followApplied(cl *client, a applied, wait waitFlags) error {
-	if a.unchanged {
-		return c.reached(cl, a.service, a.url)
+	if a.GetUnchanged() {
+		return c.unchanged(cl, a.service, a.DeployResponse)
 	}
-	return c.follow(cl, following{service: a.service, generation: a.generation, verb: "deploy", wait: wait})
+	return c.follow(cl, following{service: a.service, generation: a.GetGeneration(), verb: "deploy", wait: wait})
 }
 
 // standingOf hides a tombstone: a service that is deleted stands no more.

@@ -12,6 +12,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -20,9 +21,6 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
-
-// version is set by the build; it is never changed.
-var version = "dev"
 
 // Exit codes.
 const (
@@ -46,6 +44,8 @@ type commands struct {
 	API    string `name:"api" env:"FAIRLEAD_API" placeholder:"ADDR" help:"Address of the API: HOST:PORT, or the path of a socket. Default: the socket of the data folder, else 127.0.0.1:7700."`
 	Data   string `name:"data" env:"FAIRLEAD_DATA" placeholder:"DIR" help:"Data folder. Default: /var/lib/fairlead as root, else $XDG_DATA_HOME/fairlead."`
 	Output string `short:"o" name:"output" enum:"table,json,yaml" default:"table" help:"Form of what is printed: ${enum}."`
+
+	ShowVersion kong.VersionFlag `name:"version" help:"Show the version of this program."`
 
 	Up      upCmd      `cmd:"" group:"roles" help:"Run everything in one process."`
 	Control controlCmd `cmd:"" group:"roles" help:"Run the control plane."`
@@ -99,6 +99,7 @@ func Run(ctx context.Context, env Env) int {
 	parser, err := kong.New(&opts,
 		kong.Name("fairlead"),
 		kong.Description("Deploys services, and keeps every caller routed."),
+		kong.Vars{"version": thisVersion().String()},
 		kong.Writers(env.Stdout, env.Stderr),
 		kong.Exit(func(code int) { exited = code }),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, Summary: true}),
@@ -111,15 +112,18 @@ func Run(ctx context.Context, env Env) int {
 		env.Args = []string{"--help"}
 	}
 	kctx, err := parser.Parse(env.Args)
-	if exited >= 0 { // help was asked for
+	if exited >= 0 { // help or the version was asked for
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintf(env.Stderr, "fairlead: %v\nTry `fairlead --help`.\n", err)
+		fmt.Fprintf(env.Stderr, "fairlead: %v\n%s\n", err, usageHint(env.Args))
 		return ExitRefused
 	}
 	if opts.Data == "" {
 		opts.Data = DefaultData(env.Getenv, os.Geteuid())
+	}
+	if opts.Data, err = filepath.Abs(opts.Data); err != nil { // it is printed for other terminals, and kept on disk
+		return say(env, fmt.Errorf("cannot find the data folder: %w", err))
 	}
 	c := &call{ctx: ctx, env: env, opts: &opts, out: newPrinter(env, opts.Output)}
 	return say(env, kctx.Run(c))
@@ -145,14 +149,14 @@ func say(env Env, err error) int {
 	if errors.As(err, &exit) {
 		return exit.code
 	}
-	fmt.Fprintln(env.Stderr, "fairlead: "+err.Error())
+	fmt.Fprintln(env.Stderr, "fairlead: "+plain(err.Error()))
 	hint := fault.HintOf(err)
 	var input *service.InputError
 	if errors.As(err, &input) {
 		hint = input.Hint
 	}
 	if hint != "" {
-		fmt.Fprintln(env.Stderr, "  "+hint)
+		fmt.Fprintln(env.Stderr, "  "+plain(hint))
 	}
 	return exitCode(err)
 }
@@ -170,6 +174,26 @@ func exitCode(err error) int {
 		return ExitRefused
 	}
 	return ExitFailed
+}
+
+// usageHint says what to do about a command line that cannot be read.
+func usageHint(args []string) string {
+	at := slices.Index(args, "deploy")
+	if at < 0 || slices.Contains(args, "--") {
+		return "Try `fairlead --help`."
+	}
+	// The first two words after deploy are taken for the name and the program.
+	words := 0
+	for i, a := range args[at+1:] {
+		if strings.HasPrefix(a, "-") {
+			break
+		}
+		if words++; words == 2 {
+			i += at + 1
+			return "  the command stands after --: fairlead " + shellWords(args[:i]) + " -- " + shellWords(args[i:])
+		}
+	}
+	return "Try `fairlead deploy --help`; the command, if you give one, stands after --."
 }
 
 // isTerminal says whether w shows to a person.

@@ -6,7 +6,6 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -71,10 +70,10 @@ func (cmd *deployCmd) Run(c *call) error {
 		return remote(err)
 	}
 	if resp.Msg.GetMessage() != "" {
-		fmt.Fprintln(c.env.Stderr, resp.Msg.GetMessage())
+		fmt.Fprintln(c.env.Stderr, plain(resp.Msg.GetMessage()))
 	}
 	if resp.Msg.GetUnchanged() {
-		return c.reached(cl, cmd.Name, resp.Msg.GetUrl())
+		return c.unchanged(cl, cmd.Name, resp.Msg)
 	}
 	return c.follow(cl, following{service: cmd.Name, generation: resp.Msg.GetGeneration(), verb: "deploy", wait: cmd.waitFlags})
 }
@@ -85,7 +84,7 @@ func (cmd *deployCmd) check(c *call) error {
 		return err
 	}
 	if len(cmd.Command) > 0 && !c.dashed() {
-		return fault.New(fault.Invalid, fmt.Sprintf("fairlead deploy %s -- %s", cmd.Name, strings.Join(cmd.Command, " ")), "the command must stand after --")
+		return fault.New(fault.Invalid, fmt.Sprintf("fairlead deploy %s -- %s", cmd.Name, shellWords(cmd.Command)), "the command must stand after --")
 	}
 	if cmd.Instances != nil && *cmd.Instances < 1 {
 		return fault.New(fault.Invalid, "give 1 or more", "%d instances cannot be deployed", *cmd.Instances)

@@ -1,12 +1,9 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-
-	"sigs.k8s.io/yaml"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 )
@@ -70,6 +67,7 @@ func (c *call) tellDifferences(all []difference) error {
 			last = d.Service
 			c.out.line("%s", d.Service)
 		}
+		d.Stands, d.Wanted = plain(d.Stands), plain(d.Wanted)
 		if d.Stands != "" {
 			c.out.line("%s", c.out.paint(red, fmt.Sprintf("- %-16s %s", d.Field, d.Stands)))
 		}
@@ -124,17 +122,4 @@ func differences(name string, stands, wants map[string]string) []difference {
 		}
 	}
 	return out
-}
-
-// value writes v as JSON or YAML.
-func (p *printer) value(v any) error {
-	raw, err := json.MarshalIndent(v, "", "  ")
-	if err == nil && p.form == "yaml" {
-		raw, err = yaml.JSONToYAML(raw)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot encode the answer: %w", err)
-	}
-	_, err = fmt.Fprintln(p, string(raw))
-	return err
 }

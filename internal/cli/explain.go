@@ -23,6 +23,7 @@ func (cmd *explainCmd) Run(c *call) error {
 	if !c.out.table() {
 		return c.out.message(resp.Msg)
 	}
+	plainFields(resp.Msg)
 	c.out.line("%s: %s", resp.Msg.GetService(), resp.Msg.GetSummary())
 	for _, s := range resp.Msg.GetSections() {
 		c.out.line("\n%s", c.out.paint(bold, s.GetTitle()))

@@ -38,6 +38,7 @@ func (cmd *getCmd) Run(c *call) error {
 	if !c.out.table() {
 		return c.out.message(s)
 	}
+	plainFields(s)
 	c.out.service(s)
 	return nil
 }
@@ -61,6 +62,7 @@ func (c *call) getAll(cl *client) error {
 	if !c.out.table() {
 		return c.out.message(resp.Msg)
 	}
+	plainFields(resp.Msg)
 	if len(resp.Msg.GetServices()) == 0 {
 		c.out.line("There are no services yet: `fairlead deploy NAME -- COMMAND` makes one.")
 		return nil
@@ -97,7 +99,7 @@ func (p *printer) service(s *fairleadv1.Service) {
 func serviceRows(s *fairleadv1.Service) [][2]string {
 	t := s.GetTemplate()
 	return [][2]string{
-		{"command", words(t.GetCommand())},
+		{"command", shellWords(t.GetCommand())},
 		{"artifact", t.GetArtifact()},
 		{"env", envText(t.GetEnv())},
 		{"directory", t.GetDir()},
@@ -156,8 +158,8 @@ func orLatest(revision string) string {
 	return revision
 }
 
-// words is a command as a shell takes it.
-func words(command []string) string {
+// shellWords is a command as a shell takes it.
+func shellWords(command []string) string {
 	out := make([]string, len(command))
 	for i, w := range command {
 		if out[i] = w; w == "" || strings.ContainsAny(w, " \t\n'\"\\$`!*?[](){}<>|&;#~") {

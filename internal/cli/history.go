@@ -26,6 +26,7 @@ func (cmd *eventsCmd) Run(c *call) error {
 	if !c.out.table() {
 		return c.out.message(resp.Msg)
 	}
+	plainFields(resp.Msg)
 	var rows [][]string
 	for _, e := range resp.Msg.GetEvents() {
 		rows = append(rows, []string{clock(e.GetAt()), fmt.Sprint(e.GetGeneration()), orDash(e.GetRevision()), e.GetKind(), e.GetText()})

@@ -22,6 +22,7 @@ func (cmd *infoCmd) Run(c *call) error {
 	if !c.out.table() {
 		return c.out.message(resp.Msg)
 	}
+	plainFields(resp.Msg)
 	m := resp.Msg
 	c.out.line("version      %s", m.GetVersion())
 	c.out.line("leads        %s", connected(m.GetLeading()))

@@ -132,7 +132,11 @@ func (r *logReader) print(entries []*fairleadv1.LogEntry) error {
 			r.last = e.GetInstance()
 			r.out.line("%s", r.out.paint(faint, "==> "+e.GetRevision()+" "+e.GetInstance()+" <=="))
 		}
-		r.out.line("%s", e.GetText())
+		text := e.GetText()
+		if r.out.terminal { // what is piped is given as it was written
+			text = colored(text)
+		}
+		r.out.line("%s", text)
 	}
 	return nil
 }

@@ -19,12 +19,14 @@ import (
 // printer writes answers in the form that was asked for.
 type printer struct {
 	io.Writer
-	form  string // table, json or yaml
-	color bool
+	form     string // table, json or yaml
+	terminal bool
+	color    bool
 }
 
 func newPrinter(env Env, form string) *printer {
-	return &printer{Writer: env.Stdout, form: form, color: isTerminal(env.Stdout) && env.Getenv("NO_COLOR") == "" && env.Getenv("TERM") != "dumb"}
+	terminal := isTerminal(env.Stdout)
+	return &printer{Writer: env.Stdout, form: form, terminal: terminal, color: terminal && env.Getenv("NO_COLOR") == "" && env.Getenv("TERM") != "dumb"}
 }
 
 // table says whether people read the output.
@@ -51,6 +53,19 @@ func (p *printer) message(m proto.Message) error {
 		out.Write(text)
 	}
 	_, err = p.Write(out.Bytes())
+	return err
+}
+
+// value writes v as JSON or YAML.
+func (p *printer) value(v any) error {
+	raw, err := json.MarshalIndent(v, "", "  ")
+	if err == nil && p.form == "yaml" {
+		raw, err = yaml.JSONToYAML(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot encode the answer: %w", err)
+	}
+	_, err = fmt.Fprintln(p, strings.TrimRight(string(raw), "\n"))
 	return err
 }
 

@@ -11,6 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
@@ -41,8 +42,7 @@ func (f following) kind() string {
 // the API goes away meanwhile it is dialled again until then.
 func (c *call) follow(cl *client, f following) error {
 	if f.wait.NoWait {
-		c.out.line("generation %d of %s is asked for: `fairlead status %s` shows how far it is", f.generation, f.service, f.service)
-		return nil
+		return c.askedFor(f)
 	}
 	ctx, cancel := context.WithTimeout(c.ctx, f.wait.Wait)
 	defer cancel()
@@ -78,7 +78,44 @@ func (c *call) follow(cl *client, f following) error {
 	if lost != nil {
 		return &unreachableError{fmt.Errorf("the API did not come back within %s, so how the %s went is not known: %w", f.wait.Wait, f.verb, lost)}
 	}
-	return fmt.Errorf("still in progress after %s: it goes on; `fairlead status %s` shows how far it is", f.wait.Wait, f.service)
+	return stillGoing(f, p.at)
+}
+
+// askedFor tells where to look at what is not waited for.
+func (c *call) askedFor(f following) error {
+	if !c.out.table() {
+		return c.out.value(struct {
+			Service    string `json:"service"`
+			Generation int32  `json:"generation"`
+		}{f.service, f.generation})
+	}
+	c.out.line("generation %d of %s is asked for: `fairlead status %s` shows how far it is", f.generation, f.service, f.service)
+	return nil
+}
+
+// stillGoing says that only the wait has ended, and how to follow what goes on.
+func stillGoing(f following, at string) error {
+	if at != "" {
+		at = ", at step " + at
+	}
+	hint := fmt.Sprintf("follow it by `fairlead status %s` and `fairlead events %s`", f.service, f.service)
+	if f.verb != "abort" && f.verb != "delete" {
+		hint += fmt.Sprintf("; end it by `fairlead abort %s`", f.service)
+	}
+	return fault.New(fault.Timeout, hint+"; --wait says how long to wait",
+		"still in progress after %s%s: the %s of %s goes on without this command", shortDuration(f.wait.Wait), at, f.verb, f.service)
+}
+
+// shortDuration is 2m, not 2m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if strings.HasSuffix(text, "m0s") {
+		text = strings.TrimSuffix(text, "0s")
+	}
+	if strings.HasSuffix(text, "h0m") {
+		text = strings.TrimSuffix(text, "0m")
+	}
+	return text
 }
 
 // again dials until the API answers or ctx ends; then it returns nil.
@@ -133,6 +170,7 @@ type progress struct {
 	live  bool
 	shown map[string]bool // :: attempt, step and state → shown already
 	open  bool            // a line stands that is written over
+	at    string          // the step that runs, with what it says
 }
 
 func (c *call) progress() *progress {
@@ -145,8 +183,10 @@ func (c *call) progress() *progress {
 }
 
 func (p *progress) step(s *fairleadv1.StepProgress) {
+	plainFields(s)
 	key := fmt.Sprintf("%d/%s/%s", s.GetAttempt(), s.GetStep(), s.GetState())
 	if s.GetState() == "running" {
+		p.at = strings.TrimSuffix(s.GetStep()+" ("+s.GetText()+")", " ()")
 		if p.live {
 			p.clear()
 			fmt.Fprintf(p.out, "%-10s %s  %s", s.GetStep(), p.out.paint(faint, ".."), s.GetText())
@@ -159,15 +199,19 @@ func (p *progress) step(s *fairleadv1.StepProgress) {
 	}
 	p.shown[key] = true
 	p.clear()
-	state := p.out.paint(green, "ok")
-	if s.GetState() != "done" {
-		state = p.out.paint(red, s.GetState()) // failed, or held by a person
+	state, text := p.out.paint(green, "ok"), s.GetText()
+	switch s.GetState() {
+	case "done":
+	case "failed":
+		state, text = p.out.paint(red, "failed"), "" // the end says why, once
+	default:
+		state = p.out.paint(red, s.GetState()) // held by a person
 	}
 	took := ""
 	if s.GetTook() != nil {
 		took = "  " + span(s.GetTook().AsDuration())
 	}
-	p.out.line("%s", strings.TrimRight(fmt.Sprintf("%-10s %s%s  %s", s.GetStep(), state, took, s.GetText()), " "))
+	p.out.line("%s", strings.TrimRight(fmt.Sprintf("%-10s %s%s  %s", s.GetStep(), state, took, text), " "))
 }
 
 func (p *progress) clear() {
@@ -189,6 +233,7 @@ func (c *call) ended(cl *client, f following, end *fairleadv1.DeploymentEnd) err
 			return err
 		}
 	}
+	plainFields(end)
 	switch {
 	case end.GetOutcome() == "done":
 		return c.done(cl, f, end)
@@ -219,6 +264,14 @@ func (c *call) done(cl *client, f following, end *fairleadv1.DeploymentEnd) erro
 		c.out.line("%s", end.GetHint())
 	}
 	return err
+}
+
+// unchanged tells of a deploy that asks for what there is already.
+func (c *call) unchanged(cl *client, name string, resp *fairleadv1.DeployResponse) error {
+	if !c.out.table() {
+		return c.out.message(&fairleadv1.DeploymentEnd{Outcome: "done", Reason: resp.GetMessage(), Url: resp.GetUrl()})
+	}
+	return c.reached(cl, name, resp.GetUrl())
 }
 
 // reached prints where the service is reached, and a line that works where

@@ -26,6 +26,7 @@ func (cmd *statusCmd) Run(c *call) error {
 	if !c.out.table() {
 		return c.out.message(resp.Msg)
 	}
+	plainFields(resp.Msg)
 	c.out.status(resp.Msg)
 	return nil
 }
@@ -161,6 +162,7 @@ func (cmd *revisionsCmd) Run(c *call) error {
 	if !c.out.table() {
 		return c.out.message(resp.Msg)
 	}
+	plainFields(resp.Msg)
 	c.out.revisions(resp.Msg.GetRevisions())
 	return nil
 }

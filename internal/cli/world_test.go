@@ -369,8 +369,8 @@ func (p *plane) do(args []string) error {
 	case "fails": // the next generation of a service fails at ready
 		return p.put(service.KindSaga, args[1], saga.Record{
 			ID: args[1], Kind: "deploy", Owner: args[1], Subject: args[1] + "-00002", Generation: 2, Attempt: 1, State: saga.Waiting,
-			Steps:      []saga.Step{{Name: "queue", State: "done"}, {Name: "ready", State: "failed"}},
-			FailedStep: "ready", Error: "exit status 3", LastLines: []string{"no database"}, RetryAt: time.Now().Add(time.Minute), Started: time.Now(),
+			Steps:      []saga.Step{{Name: "queue", State: "done"}, {Name: "ready", State: "failed", Text: "exit status 3"}},
+			FailedStep: "ready", Error: "exit status 3", LastLines: []string{"no database", "\x1b]0;pwned\x07\u202etxt"}, RetryAt: time.Now().Add(time.Minute), Started: time.Now(),
 		})
 	case "progress": // a deployment of a service is at a step; held when a reason is given
 		r := saga.Record{

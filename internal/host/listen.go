@@ -95,7 +95,7 @@ func judgeListeners(own []netip.AddrPort, want netip.AddrPort) (reach, string) {
 	case len(near) > 0:
 		return reachNo, fmt.Sprintf("listens on %s only; bind to %s or %s", list(near), wildcard(want.Addr()), want.Addr())
 	case len(far) > 0:
-		return reachNo, fmt.Sprintf("listens on %s, not on its PORT %d", list(far), want.Port())
+		return reachNo, fmt.Sprintf("listens on %s, not on its PORT %d: let it listen on $PORT, or pass '$(PORT)' in single quotes", list(far), want.Port())
 	default:
 		return reachNo, silentDetail(int(want.Port()))
 	}

@@ -19,8 +19,8 @@ func TestAnInstanceIsToldWhatItListensOnInstead(t *testing.T) {
 		{"[::]:20001", reachMaybe, ""},
 		{"[::1]:20001", reachNo, "listens on [::1]:20001 only; bind to 0.0.0.0 or 127.0.0.1"},
 		{"127.0.0.2:20001", reachNo, "listens on 127.0.0.2:20001 only; bind to 0.0.0.0 or 127.0.0.1"},
-		{"127.0.0.1:8000", reachNo, "listens on 127.0.0.1:8000, not on its PORT 20001"},
-		{"0.0.0.0:9000 127.0.0.1:8000", reachNo, "listens on 0.0.0.0:9000, 127.0.0.1:8000, not on its PORT 20001"},
+		{"127.0.0.1:8000", reachNo, "listens on 127.0.0.1:8000, not on its PORT 20001: let it listen on $PORT, or pass '$(PORT)' in single quotes"},
+		{"0.0.0.0:9000 127.0.0.1:8000", reachNo, "listens on 0.0.0.0:9000, 127.0.0.1:8000, not on its PORT 20001: let it listen on $PORT, or pass '$(PORT)' in single quotes"},
 		{"", reachNo, "does not listen on its PORT 20001 yet"},
 	} {
 		var own []netip.AddrPort

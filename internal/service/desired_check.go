@@ -28,7 +28,7 @@ func (d Desired) Check() error {
 	// A service without instances would need routes that lead nowhere, by which
 	// callers are told at once; until there are, nobody waits for nothing.
 	if d.Instances < 1 || d.Instances > MaxInstances {
-		return refuse("to stop a service, delete it", "%d instances cannot be run: give a number from 1 to %d", d.Instances, MaxInstances)
+		return refuse("a service runs at least one instance: to stop it, delete it by: fairlead delete "+d.Service, "%d instances cannot be run: give a number from 1 to %d", d.Instances, MaxInstances)
 	}
 	if err := d.checkHostNames(); err != nil {
 		return err

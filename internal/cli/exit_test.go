@@ -1,0 +1,213 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+)
+
+// run runs one command line.
+func (p *plane) run(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = Run(context.Background(), Env{
+		Args: append([]string{"--data", p.data}, args...), Stdout: &out, Stderr: &errs,
+		Getenv: func(string) string { return "" }, Roles: noRoles{},
+	})
+	return code, out.String(), errs.String()
+}
+
+func newPlaneFor(t *testing.T) *plane {
+	t.Helper()
+	p, err := newPlane(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return p
+}
+
+func (p *plane) must(t *testing.T, args ...string) {
+	t.Helper()
+	if err := p.do(args); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTheExitCodeSaysWhetherItWasDoneFailedRefusedOrUnreachable(t *testing.T) {
+	p := newPlaneFor(t)
+	p.must(t, "automatic", "on")
+	for _, c := range []struct {
+		line string
+		code int
+	}{
+		{"--help", ExitDone},
+		{"--version", ExitDone},
+		{"version", ExitDone},
+		{"get", ExitDone},
+		{"info", ExitDone},
+		{"hosts", ExitDone},
+		{"gateways", ExitDone},
+		{"token create --role host", ExitDone},
+		{"deploy hello -- python3", ExitDone},
+		{"deploy hello", ExitDone},
+		{"get hello", ExitDone},
+		{"status hello", ExitDone},
+		{"revisions hello", ExitDone},
+		{"explain hello", ExitDone},
+		{"events hello", ExitDone},
+		{"logs hello --instance 01ABC", ExitDone},
+		{"scale hello 2", ExitDone},
+		{"nothing", ExitRefused},
+		{"--output xml get", ExitRefused},
+		{"deploy", ExitRefused},
+		{"deploy hello python3", ExitRefused},
+		{"deploy Hello -- python3", ExitRefused},
+		{"deploy hello -- ./no-such-file", ExitRefused},
+		{"scale hello 0", ExitRefused},
+		{"scale hello two", ExitRefused},
+		{"scale helo 2", ExitRefused},
+		{"status helo", ExitRefused},
+		{"explain helo", ExitRefused},
+		{"revisions helo", ExitRefused},
+		{"events helo", ExitRefused},
+		{"logs helo", ExitRefused},
+		{"delete helo", ExitRefused},
+		{"traffic hello LATEST=90", ExitRefused},
+		{"traffic hello LATEST", ExitRefused},
+		{"rollback hello --to hello-00009", ExitRefused},
+		{"abort hello", ExitRefused},
+		{"resume hello", ExitRefused},
+		{"apply -f /no/such/file", ExitRefused},
+		{"diff -f /no/such/file", ExitRefused},
+		{"gateways retire nobody", ExitRefused},
+		{"hosts retire nobody", ExitRefused},
+		{"token create --role king", ExitRefused},
+		{"up", ExitFailed}, // of a role that ends with an error
+		{"--api 127.0.0.1:1 get", ExitUnreachable},
+		{"--api /no/such.sock deploy hello -- python3", ExitUnreachable},
+	} {
+		if code, _, stderr := p.run(strings.Fields(c.line)...); code != c.code {
+			t.Errorf("fairlead %s: exit code %d, documented is %d; it says %s", c.line, code, c.code, stderr)
+		}
+	}
+	p.must(t, "automatic", "off")
+	p.must(t, "fails", "hello")
+	if code, _, _ := p.run("deploy", "hello", "--env", "A=b", "--wait", "100ms"); code != ExitFailed {
+		t.Errorf("a wait that is over: exit code %d", code)
+	}
+	if code, _, _ := p.run("delete", "hello", "--no-wait"); code != ExitDone {
+		t.Errorf("a change that is not waited for: exit code %d", code)
+	}
+}
+
+func TestWhatIsRefusedSaysWhatToDo(t *testing.T) {
+	p := newPlaneFor(t)
+	p.must(t, "automatic", "on")
+	if code, _, stderr := p.run("deploy", "hello", "--", "python3"); code != ExitDone {
+		t.Fatal(stderr)
+	}
+	for _, line := range []string{
+		"nothing", "deploy hello python3", "deploy Hello -- python3", "deploy hello -- ./no-such-file", "scale hello 0", "status helo",
+		"traffic hello LATEST=90", "traffic hello LATEST", "rollback hello --to hello-00009",
+		"gateways retire nobody", "hosts retire nobody", "token create --role king", "deploy other",
+	} {
+		_, _, stderr := p.run(strings.Fields(line)...)
+		if said := strings.Split(strings.TrimSpace(stderr), "\n"); len(said) < 2 || !strings.HasPrefix(said[0], "fairlead: ") {
+			t.Errorf("fairlead %s: it says no more than %q", line, stderr)
+		}
+	}
+}
+
+// keysOf are the keys of an answer, of the first of a list's elements too.
+func keysOf(v any) []string {
+	switch v := v.(type) {
+	case map[string]any:
+		return slices.Sorted(maps.Keys(v))
+	case []any:
+		if len(v) > 0 {
+			return keysOf(v[0])
+		}
+	}
+	return nil
+}
+
+// answersWith checks the keys of what a command writes for programs.
+func (p *plane) answersWith(t *testing.T, line, keys string) {
+	t.Helper()
+	for _, form := range []string{"json", "yaml"} {
+		code, out, stderr := p.run(append([]string{"-o", form}, strings.Fields(line)...)...)
+		var v any
+		err := yaml.Unmarshal([]byte(out), &v)
+		if form == "json" {
+			err = json.Unmarshal([]byte(out), &v)
+		}
+		if got := strings.Join(keysOf(v), " "); code != ExitDone || err != nil || got != keys {
+			t.Errorf("fairlead %s -o %s: code %d %v %s, keys\n%s, expected\n%s", line, form, code, err, stderr, got, keys)
+		}
+	}
+}
+
+func TestEveryReadingCommandHasTheSameKeysEmptyOrFullInJSONAndYAML(t *testing.T) {
+	p := newPlaneFor(t)
+	p.must(t, "automatic", "on")
+	installation := [][2]string{
+		{"version", "go platform version"},
+		{"info", "alarms epoch gatewayUrl guarantee incarnation leading store version"},
+		{"hosts", "hosts"},
+		{"gateways", "gateways"},
+		{"get", "services"},
+	}
+	for _, r := range installation {
+		p.answersWith(t, r[0], r[1])
+	}
+	p.must(t, "gateway", "gw")
+	const ended = "hint lastLines outcome reason retryAt revision serving step url"
+	for _, r := range append([][2]string{
+		{"deploy hello --env A=1 -- python3", ended}, // changes, and changes nothing the second time
+		{"get hello", "at by deleted generation hostNames instances paused round service template traffic"},
+		{"status hello", "alarms deleting deployment generation hostNames instances needsOperator observedGeneration paused pinned revisions routes service traffic url wantedTraffic warm warmUntil"},
+		{"revisions hello", "revisions"},
+		{"explain hello", "sections service summary"},
+		{"events hello", "events"},
+		{"rollback hello --to hello-00001 --dry-run", "generation reason revision warm"},
+	}, installation...) {
+		p.answersWith(t, r[0], r[1])
+	}
+}
+
+// upRoles keeps what `up` was asked for.
+type upRoles struct {
+	noRoles
+	asked *UpOptions
+}
+
+func (r upRoles) Up(_ context.Context, o UpOptions) error {
+	*r.asked = o
+	return nil
+}
+
+func TestADataFolderIsTheSameFromEveryFolder(t *testing.T) {
+	t.Chdir(t.TempDir())
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var asked UpOptions
+	env := Env{Args: []string{"--data", "rel/data", "up"}, Stdout: io.Discard, Stderr: io.Discard, Getenv: func(string) string { return "" }, Roles: upRoles{asked: &asked}}
+	if code := Run(context.Background(), env); code != ExitDone || asked.Data != filepath.Join(here, "rel/data") {
+		t.Errorf("code %d, the data folder is %q, not an absolute path", code, asked.Data)
+	}
+}

@@ -1,0 +1,79 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// onTerminal is what a command line writes to a terminal.
+func (p *plane) onTerminal(t *testing.T, args ...string) string {
+	t.Helper()
+	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ptmx.Close()
+	if err := unix.IoctlSetPointerInt(int(ptmx.Fd()), unix.TIOCSPTLCK, 0); err != nil {
+		t.Fatal(err)
+	}
+	n, err := unix.IoctlGetInt(int(ptmx.Fd()), unix.TIOCGPTN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tty, err := os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote := make(chan string)
+	go func() {
+		text, _ := io.ReadAll(ptmx) // a terminal ends with an error
+		wrote <- string(text)
+	}()
+	code := Run(context.Background(), Env{
+		Args: append([]string{"--data", p.data}, args...), Stdout: tty, Stderr: tty, Getenv: func(string) string { return "" }, Roles: noRoles{},
+	})
+	if err := tty.Close(); err != nil {
+		t.Error(err)
+	}
+	text := <-wrote
+	if code != ExitDone {
+		t.Fatalf("exit code %d: %s", code, text)
+	}
+	return strings.ReplaceAll(text, "\r\n", "\n")
+}
+
+func TestWhatAProgramWroteDoesNotSteerTheTerminal(t *testing.T) {
+	p := newPlaneFor(t)
+	p.must(t, "automatic", "on")
+	if code, _, stderr := p.run("deploy", "hello", "--", "python3"); code != ExitDone {
+		t.Fatal(stderr)
+	}
+	line := "\x1b[2J\x1b]0;title\x07\x1b[31mred\x1b[0m \u009b1A\rover"
+	p.must(t, "wrote", "01ABC", line)
+	got := p.onTerminal(t, "logs", "hello", "--instance", "01ABC")
+	if want := `\x1b[2J\x1b]0;title\x07` + "\x1b[31mred\x1b[0m" + ` \u009b1A\x0dover` + "\x1b[0m\n"; got != want {
+		t.Errorf("a terminal is written %q, not %q", got, want)
+	}
+	if _, piped, _ := p.run("logs", "hello", "--instance", "01ABC"); piped != line+"\n" {
+		t.Errorf("a pipe is written %q, not what the program wrote", piped)
+	}
+}
+
+func TestATextShowsItsControlCharacters(t *testing.T) {
+	for text, want := range map[string]string{
+		"plain, with ümlauts\tand\nlines": "plain, with ümlauts\tand\nlines",
+		"\x1b[31mred\x00\x7f":             `\x1b[31mred\x00\x7f`,
+		"\u202egnp.exe":                   `\u202egnp.exe`,
+		"not \xff UTF-8 \x1b":             "not \ufffd UTF-8 " + `\x1b`,
+	} {
+		if got := plain(text); got != want {
+			t.Errorf("%q is shown as %q, not %q", text, got, want)
+		}
+	}
+}
