@@ -1,6 +1,7 @@
 package host
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 )
@@ -29,7 +30,8 @@ func (l *ledger) balanceAll() []move {
 }
 
 // balance grants all free credits: first one to each gateway that has none,
-// then to those with a queue, then to whoever has fewest.
+// those with a queue before the others, then to those with a queue, then to
+// whoever has fewest; among equals to who has gone without for longest.
 func (l *ledger) balance(instance string, p *purse) []move {
 	takers := l.takers(p)
 	if len(takers) == 0 {
@@ -37,7 +39,9 @@ func (l *ledger) balance(instance string, p *purse) []move {
 	}
 	granted := map[string]int{} // :: gateway → credits
 	for range p.free() {
-		name := slices.MinFunc(takers, func(a, b string) int { return l.rank(p, a) - l.rank(p, b) })
+		name := slices.MinFunc(takers, func(a, b string) int {
+			return cmp.Or(l.rank(p, a)-l.rank(p, b), cmp.Compare(p.gave[a], p.gave[b]))
+		})
 		p.owned[name]++
 		granted[name]++
 	}
@@ -52,11 +56,15 @@ func (l *ledger) balance(instance string, p *purse) []move {
 
 // rank orders takers: the lowest gets the next free credit.
 func (l *ledger) rank(p *purse, gateway string) int {
-	owned := p.owned[gateway]
-	if owned > 0 && l.gateways[gateway].waiting[p.group] == 0 {
-		owned += p.size // after all that have a queue
+	owned, queue := p.owned[gateway], l.gateways[gateway].waiting[p.group] > 0
+	switch {
+	case owned == 0 && queue:
+		return -1
+	case owned > 0 && !queue:
+		return owned + p.size // after all that have a queue
+	default:
+		return owned
 	}
-	return owned
 }
 
 // even recalls idle credits above an even share from gateways without a queue,
@@ -80,9 +88,11 @@ func (l *ledger) even(instance string, p *purse) []move {
 
 // recallFor asks the other gateways for as many idle credits of the group as
 // wait, at most half of each one's at a time; from one that has a queue
-// itself, only what is above its even share.
-func (l *ledger) recallFor(gateway, group string, waiting int) []move {
+// itself, only what is above its even share, or what gives the asking one its
+// turn.
+func (l *ledger) recallFor(gateway, group string, waiting int, turn bool) []move {
 	var out []move
+	got := 0
 	for _, instance := range slices.Sorted(maps.Keys(l.purses)) {
 		p := l.purses[instance]
 		takers := l.takers(p)
@@ -90,12 +100,16 @@ func (l *ledger) recallFor(gateway, group string, waiting int) []move {
 			continue
 		}
 		for _, name := range takers {
-			if name == gateway || waiting <= 0 {
+			if name == gateway || waiting <= got {
 				continue
 			}
-			if n := min(l.spare(p, name, len(takers)), waiting); n > 0 {
+			n := min(l.spare(p, name, len(takers)), waiting-got)
+			if n <= 0 && turn && p.owned[name] > p.asked[name] && l.poorer(gateway, got, name, group) {
+				n = 1
+			}
+			if n > 0 {
 				p.asked[name] += n
-				waiting -= n
+				got += n
 				out = append(out, move{gateway: name, instance: instance, recall: n})
 			}
 		}
@@ -103,6 +117,7 @@ func (l *ledger) recallFor(gateway, group string, waiting int) []move {
 	return out
 }
 
+// spare is what a gateway can do without at once.
 func (l *ledger) spare(p *purse, gateway string, takers int) int {
 	has := p.owned[gateway] - p.asked[gateway]
 	if l.gateways[gateway].waiting[p.group] > 0 {
@@ -112,4 +127,25 @@ func (l *ledger) spare(p *purse, gateway string, takers int) int {
 		has-- // one stays, where there are enough for all
 	}
 	return (has + 1) / 2
+}
+
+// poorer says that a credit of the group is due to the first gateway, with
+// what it is about to get, rather than to the second: the second has two more,
+// or the only ones where there are not enough for all.
+func (l *ledger) poorer(first string, got int, second, group string) bool {
+	has, other, all, takers := got, 0, 0, 0
+	for _, p := range l.purses {
+		able := len(l.takers(p))
+		if p.group != group || able == 0 {
+			continue
+		}
+		has += p.owned[first] - p.asked[first]
+		other += p.owned[second] - p.asked[second]
+		all += p.size
+		takers = max(takers, able)
+	}
+	if all < takers {
+		return has <= 0 && other > 0
+	}
+	return other-has >= 2
 }

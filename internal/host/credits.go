@@ -26,8 +26,12 @@ type purse struct {
 	// instance has been looked at.
 	doubted map[string]bool // :: gateway
 	// asked credits are recalled and not yet returned.
-	asked     map[string]int // :: gateway → credits
-	withdrawn bool           // nothing is granted any more
+	asked map[string]int // :: gateway → credits
+	// gave numbers the last return of each gateway: of those who want the same
+	// credit, whoever gave one back last comes last.
+	gave      map[string]uint64 // :: gateway → number
+	returns   uint64
+	withdrawn bool // nothing is granted any more
 }
 
 // claim is what a gateway wants.
@@ -88,6 +92,7 @@ func (p *purse) forget(gateway string) {
 	delete(p.awaited, gateway)
 	delete(p.doubted, gateway)
 	delete(p.asked, gateway)
+	delete(p.gave, gateway)
 }
 
 // open adds an instance whose credits are free. An adopted one may have
@@ -95,7 +100,7 @@ func (p *purse) forget(gateway string) {
 func (l *ledger) open(instance, group string, size int, adopted bool) []move {
 	p := &purse{
 		group: group, size: max(size, 1), owned: map[string]int{},
-		awaited: map[string]bool{}, doubted: map[string]bool{}, asked: map[string]int{},
+		awaited: map[string]bool{}, doubted: map[string]bool{}, asked: map[string]int{}, gave: map[string]uint64{},
 	}
 	l.purses[instance] = p
 	if adopted {
@@ -177,6 +182,8 @@ func (l *ledger) returned(gateway, instance string, n int) []move {
 	}
 	p.set(gateway, p.owned[gateway]-n)
 	p.asked[gateway] = max(p.asked[gateway]-n, 0)
+	p.returns++
+	p.gave[gateway] = p.returns
 	return l.balance(instance, p)
 }
 
@@ -214,11 +221,12 @@ func (l *ledger) demand(gateway, group string, waiting int) []move {
 	}
 	g.waiting[group] = waiting
 	out := l.balanceAll()
-	return append(out, l.recallFor(gateway, group, waiting)...)
+	return append(out, l.recallFor(gateway, group, waiting, false)...)
 }
 
 // again repeats the recalls of demands that stand: what was not idle before
-// may be now. It is called about every quarter of a second.
+// may be now, and who has less than another that has a queue too gets its
+// turn. It is called about every quarter of a second.
 func (l *ledger) again() []move {
 	var out []move
 	for _, p := range l.purses {
@@ -227,7 +235,7 @@ func (l *ledger) again() []move {
 	for _, name := range slices.Sorted(maps.Keys(l.gateways)) {
 		waiting := l.gateways[name].waiting
 		for _, group := range slices.Sorted(maps.Keys(waiting)) {
-			out = append(out, l.recallFor(name, group, waiting[group])...)
+			out = append(out, l.recallFor(name, group, waiting[group], true)...)
 		}
 	}
 	return out

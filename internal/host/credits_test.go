@@ -58,6 +58,73 @@ func TestCreditsBelongToOneGatewayAtATime(t *testing.T) {
 	}
 }
 
+// steps of a ledger, and what it says to each.
+type ledgerStep struct {
+	what string
+	do   func() []move
+	want string
+}
+
+func play(t *testing.T, steps []ledgerStep) {
+	t.Helper()
+	for _, step := range steps {
+		if got := say(step.do()); got != step.want {
+			t.Fatalf("%s: %q, want %q", step.what, got, step.want)
+		}
+	}
+}
+
+func TestTheOnlyCreditGoesToTheGatewayThatHasAQueue(t *testing.T) {
+	l := newLedger()
+	l.know([]string{"g1", "g2"})
+	l.connect("g1", nil)
+	l.connect("g2", nil)
+	play(t, []ledgerStep{
+		{"one of them has it", func() []move { return l.open("x", "g", 1, false) }, "g1 +1 x"},
+		{"the other one has a queue", func() []move { return l.demand("g2", "g", 5) }, "g1 ?1 x"},
+		{"it goes there, and not back", func() []move { return l.returned("g1", "x", 1) }, "g2 +1 x"},
+		{"it stays while the first wants nothing", l.again, ""},
+		{"and is returned when it does", func() []move { l.demand("g2", "g", 0); return l.demand("g1", "g", 1) }, "g2 ?1 x"},
+		{"in its turn", func() []move { return l.returned("g2", "x", 1) }, "g1 +1 x"},
+	})
+}
+
+func TestGatewaysThatAllHaveQueuesTakeTurnsWhereCreditsAreFew(t *testing.T) {
+	l := newLedger()
+	l.know([]string{"g1", "g2", "g3"})
+	for _, g := range []string{"g1", "g2", "g3"} {
+		l.connect(g, nil)
+	}
+	play(t, []ledgerStep{
+		{"one credit for three", func() []move { return l.open("x", "g", 1, false) }, "g1 +1 x"},
+		{"its holder has a queue", func() []move { return l.demand("g1", "g", 9) }, ""},
+		{"so has the second: it waits for its turn", func() []move { return l.demand("g2", "g", 9) }, ""},
+		{"and the third", func() []move { return l.demand("g3", "g", 9) }, ""},
+		{"the turn ends: it is asked for once", l.again, "g1 ?1 x"},
+		{"the next one has it", func() []move { return l.returned("g1", "x", 1) }, "g2 +1 x"},
+		{"again", l.again, "g2 ?1 x"},
+		{"the third has not had it yet", func() []move { return l.returned("g2", "x", 1) }, "g3 +1 x"},
+		{"again", l.again, "g3 ?1 x"},
+		{"round and round", func() []move { return l.returned("g3", "x", 1) }, "g1 +1 x"},
+	})
+}
+
+func TestGatewaysThatAllHaveQueuesShareTheInstancesOfAGroup(t *testing.T) {
+	l := newLedger()
+	l.know([]string{"g1", "g2"})
+	l.connect("g1", nil)
+	l.connect("g2", nil)
+	l.demand("g1", "g", 9)
+	play(t, []ledgerStep{
+		{"the first one waited for it", func() []move { return l.open("x", "g", 1, false) }, "g1 +1 x"},
+		{"and for the second", func() []move { return l.open("y", "g", 1, false) }, "g1 +1 y"},
+		{"the other one has a queue too", func() []move { return l.demand("g2", "g", 9) }, ""},
+		{"it gets half", l.again, "g1 ?1 x"},
+		{"which comes", func() []move { return l.returned("g1", "x", 1) }, "g2 +1 x"},
+		{"and there it stays", l.again, ""},
+	})
+}
+
 func TestAdoptedInstancesGrantNothingUntilEveryGatewayHasTold(t *testing.T) {
 	l := newLedger()
 	l.know([]string{"g1", "g2", "g3"})
