@@ -47,11 +47,12 @@ var arrow = map[string]struct {
 	"internal/gateway":         {imports: []string{"view", "internal/service", "internal/lease", "internal/wire", "api/...", "internal/fault", "internal/telemetry"}},
 	"internal/hosttest":        {imports: []string{"view", "internal/service", "internal/control", "internal/host", "internal/fault"}},
 	"internal/gatewaytest":     {imports: []string{"view", "internal/service", "internal/control", "internal/lease"}},
+	"internal/historytest":     {imports: []string{"internal/service"}},
 	"internal/cli":             {imports: []string{"api/...", "internal/fault", "internal/daemon", "internal/service", "internal/identity", "internal/telemetry"}},
 	"internal/daemon":          {imports: []string{"..."}},
 	"cmd/fairlead":             {imports: []string{"internal/cli", "internal/daemon"}},
 	"examples/hello":           {},
-	"e2e":                      {imports: []string{"api/..."}},
+	"e2e":                      {imports: []string{"api/...", "internal/historytest"}},
 }
 
 type listed struct {

@@ -134,6 +134,9 @@ func (w *world) holds(p plan, what string, e expected) {
 	if answered := w.caller.Answered(); why == "" && !e.waits && len(answered) < len(e.traffic) {
 		why = fmt.Sprintf("too few revisions answered: %v", answered)
 	}
+	if why == "" {
+		why = w.history()
+	}
 	if broken := w.broken.String(); broken != "" {
 		why += "\non the way:\n" + broken
 	}

@@ -1,12 +1,14 @@
 package crashpoints_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/historytest"
 	"github.com/fairlead-platform/fairlead/internal/hosttest"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -305,6 +307,25 @@ func (w *world) wrongProcesses(f facts, e expected) string {
 		if !serves && len(r.Slots) > 0 || serves && len(r.Slots) != e.instances {
 			return fmt.Sprintf("%s has %d slots", n, len(r.Slots))
 		}
+	}
+	return ""
+}
+
+// history reads the service's events as they were committed.
+func (w *world) history() string {
+	docs, _, err := w.store.List(w.t.Context(), service.KindEvent)
+	if err != nil {
+		return err.Error()
+	}
+	slices.SortFunc(docs, func(a, b store.Document) int {
+		return cmp.Or(cmp.Compare(a.Version, b.Version), cmp.Compare(a.Name, b.Name))
+	})
+	events := make([]service.Event, len(docs))
+	for i, d := range docs {
+		w.decode(d, &events[i])
+	}
+	if err := historytest.Check(events); err != nil {
+		return "the history cannot be: " + err.Error()
 	}
 	return ""
 }
