@@ -72,6 +72,7 @@ const (
 	defaultTerm   = 5 * time.Second
 	defaultWarm   = 10 * time.Minute
 	renewEvery    = time.Second
+	releaseWait   = time.Second
 	settleEvery   = 100 * time.Millisecond
 	firstPause    = time.Second
 	longestPause  = 30 * time.Second

@@ -29,7 +29,7 @@ func (c *Control) campaign(ctx context.Context) (lease, error) {
 		}
 		quiet := seen.unchanged(held, began)
 		c.setOther(leaderOf(held), seen.since)
-		if held.epoch.Version == 0 || c.cfg.LockIsLease || quiet >= c.cfg.Term {
+		if held.epoch.Version == 0 || c.cfg.LockIsLease || quiet >= c.cfg.Term || held.released() {
 			l, err := c.take(ctx, held)
 			if store.AsConflict(err) == nil {
 				return l, err
@@ -55,6 +55,16 @@ func leaderOf(h standing) Leader {
 		return Leader{}
 	}
 	return Leader{Holder: e.Holder, Address: e.Address}
+}
+
+// released says that who took the epoch has given it up.
+func (h standing) released() bool {
+	var e leaderEpoch
+	var b leaderBeat
+	if h.beat.Version == 0 || json.Unmarshal(h.epoch.Body, &e) != nil || json.Unmarshal(h.beat.Body, &b) != nil {
+		return false
+	}
+	return b.Released && b.Nonce == e.Nonce
 }
 
 // sighting is since when a candidate has seen the same.
@@ -148,12 +158,31 @@ func (t *term) beat(ctx context.Context, taken time.Time) {
 
 func (t *term) renew(ctx context.Context) error {
 	lead := t.led.check()
-	w := put(beatKey, 0, leaderBeat{Nonce: t.led.Epoch().Nonce, At: time.Now()})
-	w.Any = true
 	// Not repeated when unknown: the next beat is another.
-	_, err := t.c.cfg.Store.Apply(ctx, store.Apply{ID: t.c.mint(), Checks: []store.Check{lead}, Writes: []store.Write{w}})
+	err := t.sayBeat(ctx, lead, false)
 	if conflict := store.AsConflict(err); conflict != nil && !t.led.ours(conflict.Stands, lead.Version) {
 		t.end(errDeposed)
 	}
 	return err
+}
+
+func (t *term) sayBeat(ctx context.Context, lead store.Check, released bool) error {
+	w := put(beatKey, 0, leaderBeat{Nonce: t.led.Epoch().Nonce, At: time.Now(), Released: released})
+	w.Any = true
+	_, err := t.c.cfg.Store.Apply(ctx, store.Apply{ID: t.c.mint(), Checks: []store.Check{lead}, Writes: []store.Write{w}})
+	return err
+}
+
+// release gives the lease up, so that another takes it at its next look. It is
+// called when nothing of the term runs any more, and does not wait for long:
+// a lease that could not be given up runs out.
+func (t *term) release(ctx context.Context) {
+	if t.c.cfg.LockIsLease {
+		return // who opens the store next leads at once
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseWait)
+	defer cancel()
+	if err := t.sayBeat(ctx, t.led.check(), true); err != nil {
+		t.c.log.Warn("the lease could not be given up and runs out", "error", err)
+	}
 }

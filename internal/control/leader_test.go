@@ -48,15 +48,19 @@ func (a *asleep) sleep() {
 
 func TestOneOfTwoControlsLeadsAndTheOtherTakesOverAfterItsTerm(t *testing.T) {
 	inRegion(t, 1, func(r *rig) {
-		a := r.start(options{standby: true})
+		p := &pointStore{}
+		a := r.start(options{standby: true, wrap: func(s store.Store) store.Store { p.Store = s; return p }})
 		r.within(time.Second, "the first leads", a.Leading)
 		b := r.start(options{standby: true})
 		time.Sleep(time.Minute)
 		if !a.Leading() || b.Leading() || a.Epoch().Number != 1 {
 			t.Fatalf("a leads: %v, b leads: %v", a.Leading(), b.Leading())
 		}
-		a.stop()
+		p.mu.Lock()
+		p.dead = true // as by SIGKILL: nothing is said any more
+		p.mu.Unlock()
 		died := time.Now()
+		a.stop()
 		r.within(10*time.Second, "the second leads", b.Leading)
 		if took := time.Since(died); took < 4*time.Second {
 			t.Errorf("it took over after %s, before the term had passed", took)
@@ -66,6 +70,27 @@ func TestOneOfTwoControlsLeadsAndTheOtherTakesOverAfterItsTerm(t *testing.T) {
 		}
 		r.deploy("hello", "one")
 		r.serves(10*time.Second, "hello", "hello-00001")
+	})
+}
+
+func TestALeaderThatEndsInOrderHandsTheLeadOverWithinAboutASecond(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		a := r.start(options{standby: true})
+		r.within(time.Second, "the first leads", a.Leading)
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		b := r.start(options{standby: true})
+		r.deploy("hello", "two")
+		r.within(10*time.Second, "it waits for readiness", func() bool { return r.deploySaga("hello").At() == "ready" })
+		a.stop()
+		r.within(1200*time.Millisecond, "the second leads", b.Leading)
+		if b.Epoch().Number != 2 {
+			t.Errorf("the epoch is %v", b.Epoch())
+		}
+		r.serves(10*time.Second, "hello", "hello-00002")
+		b.stop()
+		c := r.start(options{standby: true})
+		r.within(100*time.Millisecond, "one that starts after an orderly end leads at once", c.Leading)
 	})
 }
 

@@ -34,6 +34,9 @@ type leaderEpoch struct {
 type leaderBeat struct {
 	Nonce string    `json:"nonce"`
 	At    time.Time `json:"at"`
+	// Released says that the leader of this nonce has ended and does nothing
+	// any more: its lease need not run out.
+	Released bool `json:"released,omitempty"`
 }
 
 var errDeposed = errors.New("another control leads")

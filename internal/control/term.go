@@ -33,9 +33,9 @@ type term struct {
 	folded  view.Epoch
 }
 
-// lead leads until ctx ends or the lead is lost.
-func (c *Control) lead(ctx context.Context, l lease) error {
-	ctx, end := context.WithCancelCause(ctx)
+// lead leads until all of it is to end, or the lead is lost.
+func (c *Control) lead(all context.Context, l lease) error {
+	ctx, end := context.WithCancelCause(all)
 	defer end(nil)
 	m := newMirror(c.cfg.DigestKey)
 	t := &term{
@@ -64,6 +64,9 @@ func (c *Control) lead(ctx context.Context, l lease) error {
 	c.setTerm(nil)
 	c.cfg.Turned(false)
 	t.wait.Wait()
+	if all.Err() != nil {
+		t.release(all)
+	}
 	return context.Cause(ctx)
 }
 
