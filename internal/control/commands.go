@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
@@ -28,18 +30,73 @@ func each[T any](items []T, f func(T) error) error {
 	return errors.Join(errs...)
 }
 
+// ask gives a host a command. Where it cannot be said whether the host did it,
+// the host is waited for, for a while, and asked again: commands are
+// idempotent, and the later answer settles it. A nil run asks once.
+func (j *job) ask(ctx context.Context, r *saga.Run, host string, wait time.Duration, command func(context.Context) error) error {
+	var end time.Time // of the patience with the host
+	for {
+		err := j.askOnce(ctx, r, wait, command)
+		if r == nil || !unsure(err) || ctx.Err() != nil {
+			return err
+		}
+		if end.IsZero() {
+			end = time.Now().Add(hostPatience)
+		}
+		pause(ctx, retryOfUnsure)
+		heard := j.await(ctx, r, time.Until(end), func() (bool, time.Duration, error) { return j.world().Hosts[host].Heard(), 0, nil })
+		if errors.Is(heard, errDeadline) {
+			return err
+		}
+		if heard != nil {
+			return heard
+		}
+	}
+}
+
+// unsure says that the host may answer otherwise when it is asked again.
+func unsure(err error) bool {
+	return errors.Is(err, fault.Unknown) || errors.Is(err, fault.Unavailable)
+}
+
+// askOnce gives up the wait for the answer as soon as the run is interrupted.
+func (j *job) askOnce(ctx context.Context, r *saga.Run, wait time.Duration, command func(context.Context) error) error {
+	once, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if r == nil {
+		return command(once)
+	}
+	var interrupted error
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		never := func() (bool, time.Duration, error) { return false, 0, nil }
+		if interrupted = j.await(once, r, wait, never); once.Err() != nil || errors.Is(interrupted, errDeadline) {
+			interrupted = nil
+		}
+		if interrupted != nil {
+			cancel()
+		}
+	}()
+	err := command(once)
+	cancel()
+	<-ended
+	return cmp.Or(interrupted, err)
+}
+
 // prepare has every host of the slots fetch and check what is to run there.
-func (j *job) prepare(ctx context.Context, rev service.Revision) error {
+func (j *job) prepare(ctx context.Context, r *saga.Run, rev service.Revision) error {
 	var hosts []string
 	for _, s := range rev.Slots {
 		if !slices.Contains(hosts, s.Host) {
 			hosts = append(hosts, s.Host)
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, prepareWait)
-	defer cancel()
 	return each(hosts, func(host string) error {
-		if err := j.c.cfg.Hosts.Prepare(ctx, j.led.Epoch(), host, rev.Name, rev.Template); err != nil {
+		err := j.ask(ctx, r, host, prepareWait, func(ctx context.Context) error {
+			return j.c.cfg.Hosts.Prepare(ctx, j.led.Epoch(), host, rev.Name, rev.Template)
+		})
+		if err != nil {
 			return fmt.Errorf("host %s cannot run it: %w", host, err)
 		}
 		return nil
@@ -47,11 +104,12 @@ func (j *job) prepare(ctx context.Context, rev service.Revision) error {
 }
 
 // assign asks for the slots to be kept running, by the revision's round.
-func (j *job) assign(ctx context.Context, rev service.Revision, slots []service.Slot) error {
-	ctx, cancel := context.WithTimeout(ctx, commandWait)
-	defer cancel()
+func (j *job) assign(ctx context.Context, r *saga.Run, rev service.Revision, slots []service.Slot) error {
 	return each(slots, func(s service.Slot) error {
-		if err := j.c.cfg.Hosts.Assign(ctx, j.led.Epoch(), s.Host, rev.Assignment(s.ID, j.c.cfg.Dwell)); err != nil {
+		err := j.ask(ctx, r, s.Host, commandWait, func(ctx context.Context) error {
+			return j.c.cfg.Hosts.Assign(ctx, j.led.Epoch(), s.Host, rev.Assignment(s.ID, j.c.cfg.Dwell))
+		})
+		if err != nil {
 			return fmt.Errorf("host %s did not take slot %s: %w", s.Host, s.ID, err)
 		}
 		return nil

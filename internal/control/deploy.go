@@ -74,28 +74,47 @@ func (j *job) install(ctx context.Context, r *saga.Run) error {
 	if err != nil {
 		return err
 	}
-	n := j.snapshot().Desired.Value.Instances
-	var placed service.Revision
-	err = j.await(ctx, r, rev.Value.Template.ReadyDeadline(), func() (bool, time.Duration, error) {
-		w := j.world()
-		var err error
-		placed, err = leaveLost(rev.Value, w).Shrink(n).Grow(n, w)
-		return err == nil, 0, other(err, service.ErrNoHost)
-	})
-	if errors.Is(err, errDeadline) {
-		return service.ErrNoHost
-	}
+	placed, err := j.prepareSomewhere(ctx, r, rev.Value)
 	if err != nil {
 		return err
-	}
-	if err := j.prepare(ctx, placed); err != nil {
-		return &saga.Failure{Reason: err.Error()}
 	}
 	r.Text("%s", spread(placed.Slots))
 	if !slices.Equal(placed.Slots, rev.Value.Slots) || len(placed.Leaving) != len(rev.Value.Leaving) {
 		r.Stage(putRevision(service.Doc[service.Revision]{Value: placed, Version: rev.Version}))
 	}
 	return nil
+}
+
+// prepareSomewhere places the revision's instances on hosts that can run them.
+// Where a host does not say for long whether it can, another one is asked, for
+// as long as the attempt lasts.
+func (j *job) prepareSomewhere(ctx context.Context, r *saga.Run, rev service.Revision) (service.Revision, error) {
+	for {
+		limit := rev.Template.ReadyDeadline() - time.Since(j.began)
+		n := j.snapshot().Desired.Value.Instances
+		var placed service.Revision
+		err := j.await(ctx, r, limit, func() (bool, time.Duration, error) {
+			w := j.world()
+			var err error
+			placed, err = leaveLost(rev, w).Shrink(n).Grow(n, w)
+			return err == nil, 0, other(err, service.ErrNoHost)
+		})
+		if errors.Is(err, errDeadline) {
+			return placed, service.ErrNoHost
+		}
+		if err != nil {
+			return placed, err
+		}
+		if err = j.prepare(ctx, r, placed); err == nil {
+			return placed, nil
+		}
+		if cause := r.Interrupted(); cause != nil {
+			return placed, cause
+		}
+		if !unsure(err) || time.Since(j.began) >= rev.Template.ReadyDeadline() {
+			return placed, &saga.Failure{Reason: err.Error()}
+		}
+	}
 }
 
 // other is err unless it is the expected one.
@@ -157,7 +176,7 @@ func (j *job) instances(ctx context.Context, r *saga.Run) error {
 		j.began = time.Now() // the attempt's deadline is for the new one's start
 	}
 	r.Text("%s", spread(rev.Slots))
-	return j.assign(ctx, rev, rev.Slots)
+	return j.assign(ctx, r, rev, rev.Slots)
 }
 
 func (j *job) instancesStand(_ context.Context, r *saga.Run) (bool, error) {

@@ -153,7 +153,7 @@ func (j *job) startLead(ctx context.Context, lead, reason string) error {
 	if _, err := j.apply(ctx, essential{}, putRevision(service.Doc[service.Revision]{Value: placed, Version: rev.Version})); err != nil {
 		return err
 	}
-	if err := j.assign(ctx, placed, placed.Slots); err != nil {
+	if err := j.assign(ctx, nil, placed, placed.Slots); err != nil {
 		return err
 	}
 	return j.awaitReady(ctx, nil, placed.Slots, newWatch(j.c.cfg.Dwell, 0), placed.Template.ReadyDeadline())

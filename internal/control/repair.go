@@ -33,7 +33,7 @@ func (j *job) repairRoutes(ctx context.Context, work service.Work) error {
 func (j *job) repairSlots(ctx context.Context, work service.Work) error {
 	rev := j.snapshot().Revision(work.Revision).Value
 	lost := rev.Lost(j.world())
-	if err := j.assign(ctx, rev, lost); err != nil {
+	if err := j.assign(ctx, nil, rev, lost); err != nil {
 		return err
 	}
 	j.c.metrics.repairs.WithLabelValues("slots").Add(float64(len(lost)))
@@ -53,6 +53,15 @@ func (j *job) observe(ctx context.Context) error {
 	c := s.Catalog
 	c.Value.ObservedGeneration = s.Desired.Value.Generation
 	_, err := j.apply(ctx, putCatalog(c), checkDoc(service.KindDesired, j.service, s.Desired))
+	return err
+}
+
+// adopt notes at a saga that waits that a later generation has come, which
+// changes nothing for it: not its back-off either.
+func (j *job) adopt(ctx context.Context, work service.Work) error {
+	r := work.Saga
+	r.Generation = j.snapshot().Desired.Value.Generation
+	_, err := j.apply(ctx, put(key(service.KindSaga, r.ID), work.Version, r))
 	return err
 }
 

@@ -47,7 +47,7 @@ func (j *job) place(_ context.Context, r *saga.Run) error {
 
 func (j *job) placedReady(ctx context.Context, r *saga.Run) error {
 	for _, rev := range j.snapshot().Serving() {
-		if err := j.assign(ctx, rev.Value, rev.Value.Lost(j.world())); err != nil {
+		if err := j.assign(ctx, r, rev.Value, rev.Value.Lost(j.world())); err != nil {
 			return err
 		}
 		limit := rev.Value.Template.ReadyDeadline()
@@ -118,7 +118,7 @@ func (j *job) replaceSlot(ctx context.Context, r *saga.Run, rev service.Revision
 	if n, _ := w.ready(one, j.world()); n == 1 && j.alone(slot) {
 		return nil
 	}
-	if err := j.assign(ctx, rev, one); err != nil {
+	if err := j.assign(ctx, r, rev, one); err != nil {
 		return err
 	}
 	if err := j.awaitReady(ctx, r, one, w, rev.Template.ReadyDeadline()); err != nil {

@@ -95,7 +95,7 @@ func (j *job) startAgain(ctx context.Context, r *saga.Run, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := j.prepare(ctx, placed); err != nil {
+	if err := j.prepare(ctx, r, placed); err != nil {
 		return err
 	}
 	if j.exclusive(name) {
@@ -117,7 +117,7 @@ func (j *job) startAgain(ctx context.Context, r *saga.Run, name string) error {
 	if err := r.Checkpoint(ctx); err != nil {
 		return err
 	}
-	if err := j.assign(ctx, placed, placed.Slots); err != nil {
+	if err := j.assign(ctx, r, placed, placed.Slots); err != nil {
 		return err
 	}
 	return j.awaitReady(ctx, r, placed.Slots, newWatch(j.c.cfg.Dwell, 0), placed.Template.ReadyDeadline())

@@ -32,7 +32,7 @@ func (j *job) resumeDeploy(ctx context.Context, r *saga.Run) error {
 	}
 	rev = j.subject(r)
 	if lost := rev.Value.Lost(j.world()); len(lost) > 0 {
-		return j.assign(ctx, rev.Value, lost)
+		return j.assign(ctx, r, rev.Value, lost)
 	}
 	return nil
 }

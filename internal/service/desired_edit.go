@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -142,14 +143,14 @@ func (d *Desired) tagLatest(tag string) {
 
 // Scale returns the next generation of d with n instances.
 func (d Desired) Scale(n int, a Author) (Desired, error) {
-	next := d.next(a)
+	next := d.beside(a)
 	next.Instances = n
 	return next, next.Check()
 }
 
 // Restart returns the next generation of d, in which every instance is replaced.
 func (d Desired) Restart(a Author) Desired {
-	next := d.next(a)
+	next := d.beside(a)
 	next.Round++
 	return next
 }
@@ -165,12 +166,23 @@ func (d Desired) Delete(a Author) Desired {
 func (d Desired) next(a Author) Desired {
 	n := d
 	n.Generation++
+	n.Asked = 0
 	n.By, n.At = a.By, a.At
 	n.Template = d.Template.clone()
 	n.HostNames = slices.Clone(d.HostNames)
 	n.Traffic = slices.Clone(d.Traffic)
 	return n
 }
+
+// beside is next for a change that asks for nothing that a deploy waits for.
+func (d Desired) beside(a Author) Desired {
+	n := d.next(a)
+	n.Asked = d.AskedAt()
+	return n
+}
+
+// AskedAt is the generation that asked last for what is to run.
+func (d Desired) AskedAt() int32 { return cmp.Or(d.Asked, d.Generation) }
 
 func (t Template) clone() Template {
 	t.Command = slices.Clone(t.Command)

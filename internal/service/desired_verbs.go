@@ -36,7 +36,7 @@ func SetTraffic(d Desired, parts []Target, tags map[string]string, known []Revis
 			return Desired{}, err
 		}
 	}
-	next := d.next(Author{})
+	next := d.beside(Author{})
 	next.Traffic = plain(list)
 	if err := next.oneOfEachGroup(known); err != nil {
 		return Desired{}, err

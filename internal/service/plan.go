@@ -33,6 +33,7 @@ const (
 	slackOfEvents  = 50
 	WorkStrays     = "stop-strays" // processes that no record asks for
 	WorkCool       = "cool"        // the window ended in which the earlier revision is kept warm
+	WorkAdopt      = "adopt"       // a deploy that waits belongs to a generation that changes nothing for it
 	StrayAfter     = time.Minute
 )
 
@@ -163,6 +164,10 @@ func (s *Snapshot) planOpen(w *World) (work Work, alone bool) {
 			}
 			needs = fmt.Sprintf("what attempt %d of %s did cannot be undone: %s; it is tried again at %s", r.Attempt, r.ID, r.Effects["undo"], r.RetryAt.Format(time.TimeOnly))
 			return Work{NeedsOperator: needs}, true
+		case s.Desired.Value.Generation > r.Generation && s.Desired.Value.AskedAt() <= r.Generation && r.Kind == WorkDeploy:
+			work := resume(doc, fmt.Sprintf("generation %d asks for nothing that it waits for", s.Desired.Value.Generation))
+			work.Kind = WorkAdopt
+			return work, true
 		case s.Desired.Value.Generation > r.Generation:
 			return resume(doc, fmt.Sprintf("generation %d asks for the same again", s.Desired.Value.Generation)), true
 		case w.Due(r):

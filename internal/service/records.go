@@ -49,6 +49,10 @@ type Desired struct {
 	// Aborted is the generation up to which attempts were ended by a person:
 	// they are undone and not tried again. Zero means none.
 	Aborted int32 `json:"aborted,omitempty"`
+	// Asked is the generation that asked last for what is to run; a scale, a
+	// restart or a change of traffic since then asks for nothing of it again.
+	// Zero means this generation.
+	Asked int32 `json:"asked,omitempty"`
 	// By and At say who wrote this generation and when (shown, never decided by).
 	By string    `json:"by,omitempty"`
 	At time.Time `json:"at"`

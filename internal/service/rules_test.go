@@ -132,6 +132,11 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 			s.Desired.Value.Generation = 3
 			second(s, RevisionFailed, saga.Waiting)
 		}, kind: WorkDeploy, revision: "s-00002"},
+		"a waiting deploy beside which something else is asked for waits on": {edit: func(s *Snapshot, _ *World) {
+			wantTwo(s)
+			s.Desired.Value.Generation, s.Desired.Value.Asked = 3, 2
+			second(s, RevisionFailed, saga.Waiting)
+		}, kind: WorkAdopt, revision: "s-00002"},
 		"a waiting deploy that nobody wants any more is ended": {edit: func(s *Snapshot, _ *World) {
 			s.Desired.Value.Generation = 3
 			second(s, RevisionFailed, saga.Waiting)

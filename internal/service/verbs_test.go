@@ -210,3 +210,22 @@ func TestPauseAndResumeEachRefuseWhenThereIsNothingToDo(t *testing.T) {
 		}
 	}
 }
+
+func TestAScaleARestartAndAChangeOfTrafficDoNotAskAgainForWhatRuns(t *testing.T) {
+	d := Desired{Service: "s", Generation: 4, Instances: 1, Template: Template{Command: []string{"x"}}}
+	scaled, err := d.Scale(2, Author{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	moved, err := SetTraffic(scaled.Restart(Author{}), nil, map[string]string{"blue": LatestRevision}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if moved.Generation != 7 || moved.AskedAt() != 4 {
+		t.Errorf("generation %d asked at %d", moved.Generation, moved.AskedAt())
+	}
+	again, err := Deploy(&moved, "s", DeployEdit{Template: d.Template}, Catalog{})
+	if err != nil || again.AskedAt() != 8 {
+		t.Errorf("a deploy asks at %d, %v", again.AskedAt(), err)
+	}
+}

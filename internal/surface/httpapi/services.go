@@ -64,7 +64,7 @@ func (a *API) summarizer(ctx context.Context) (*summarizer, error) {
 	}
 	for _, r := range sagas {
 		held, known := s.sagas[r.Owner]
-		if r.Kind != kindCollect && (!known || r.Generation > held.Generation || r.Generation == held.Generation && r.Started.After(held.Started)) {
+		if r.Kind != kindCollect && (!known || newer(r, held)) {
 			s.sagas[r.Owner] = r
 		}
 	}
@@ -76,6 +76,18 @@ func (a *API) summarizer(ctx context.Context) (*summarizer, error) {
 		}
 	}
 	return s, nil
+}
+
+// newer says that a tells more of its service's present than b: of one
+// generation, what is open does.
+func newer(a, b saga.Record) bool {
+	switch {
+	case a.Generation != b.Generation:
+		return a.Generation > b.Generation
+	case a.Open() != b.Open():
+		return a.Open()
+	}
+	return a.Started.After(b.Started)
 }
 
 func (s *summarizer) of(d service.Desired) *fairleadv1.ServiceSummary {
