@@ -113,7 +113,9 @@ func TestAScaleDuringTheBackOffOfABrokenReleaseDoesNotTryItAgain(t *testing.T) {
 		r.start(options{})
 		r.deploy("hello", "one")
 		r.serves(10*time.Second, "hello", "hello-00001")
-		r.hosts.Behave(func(_ string, a service.Assignment) hosttest.Behaviour { return hosttest.Behaviour{NeverListens: runs(a, "two")} })
+		r.hosts.Behave(func(_ string, a service.Assignment) hosttest.Behaviour {
+			return hosttest.Behaviour{NeverListens: runs(a, "two")}
+		})
 		r.write("hello", func(d *service.Desired) {
 			d.Template.Command, d.Template.ReadyTimeout = []string{"two"}, 5*time.Second
 		})
