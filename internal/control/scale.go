@@ -59,11 +59,13 @@ func (j *job) placedReady(ctx context.Context, r *saga.Run) error {
 	return nil
 }
 
-// recordMet notes the generation, if nothing else of it is left to do.
+// recordMet notes the number that is ready.
 func (j *job) recordMet(_ context.Context, r *saga.Run) error {
 	s := j.snapshot()
+	c := s.Catalog
+	c.Value.Instances = s.Desired.Value.Instances
 	r.Text("generation %d", r.Record.Generation)
-	r.Stage(checkDoc(service.KindDesired, j.service, s.Desired), checkDoc(service.KindCatalog, j.service, s.Catalog))
+	r.Stage(putCatalog(c), checkDoc(service.KindDesired, j.service, s.Desired))
 	return nil
 }
 
@@ -97,6 +99,11 @@ func (j *job) restart() saga.Definition {
 }
 
 func (j *job) replace(ctx context.Context, r *saga.Run) error {
+	if r.Version() == 0 { // it is long, and who looks must see what is in progress
+		if err := r.Checkpoint(ctx); err != nil {
+			return err
+		}
+	}
 	s := j.snapshot()
 	round, n := s.Desired.Value.Round, 0
 	for _, rev := range s.Serving() {

@@ -316,8 +316,8 @@ func Rollback(d Desired, choice RollbackChoice, revs []Revision) Desired {
 
 // Abort ends what is in progress: the attempt ends at its next wait, is undone,
 // and is not tried again. What is asked for becomes what serves: the
-// configuration of the latest revision, and for a change of traffic, the
-// traffic of the catalog. Open are the service's sagas; ended ones are ignored.
+// configuration of the latest revision, for a change of traffic the traffic of
+// the catalog, and for a scale the number of instances there. Open are the service's sagas; ended ones are ignored.
 func Abort(d Desired, c Catalog, revs []Revision, open []saga.Record) (Desired, error) {
 	if err := d.stands(); err != nil {
 		return Desired{}, err
@@ -325,7 +325,7 @@ func Abort(d Desired, c Catalog, revs []Revision, open []saga.Record) (Desired, 
 	kinds, ending := map[string]bool{}, false
 	for _, r := range open {
 		switch {
-		case !r.Open() || r.Kind != WorkDeploy && r.Kind != WorkTraffic && r.Kind != WorkRestart:
+		case !r.Open() || r.Kind != WorkDeploy && r.Kind != WorkTraffic && r.Kind != WorkScale && r.Kind != WorkRestart:
 		case r.Generation <= d.Aborted:
 			ending = true
 		default:
@@ -338,8 +338,15 @@ func Abort(d Desired, c Catalog, revs []Revision, open []saga.Record) (Desired, 
 		}
 		return Desired{}, refuse("to go back to what served before: fairlead rollback "+d.Service, "nothing of service %s is in progress: there is nothing to abort", d.Service)
 	}
+	if kinds[WorkScale] && len(kinds) == 1 && (c.Instances == 0 || c.Instances == d.Instances) {
+		return Desired{}, refuse("say the number that you want: fairlead scale "+d.Service+" N",
+			"service %s is being brought to %d instances, and no other number is known to go back to", d.Service, d.Instances)
+	}
 	next := d.next(Author{})
 	next.Aborted, next.Paused = d.Generation, false
+	if kinds[WorkScale] && c.Instances > 0 {
+		next.Instances = c.Instances
+	}
 	if latest, ok := find(revs, c.Latest); ok && kinds[WorkDeploy] {
 		next.Template, next.Force = latest.Template.clone(), latest.Force
 	}

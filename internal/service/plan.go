@@ -184,7 +184,7 @@ func resume(doc Doc[saga.Record], reason string) Work {
 // AbortedBy says that a person ended an open saga; empty means not.
 func (s *Snapshot) AbortedBy(r saga.Record) string {
 	switch r.Kind {
-	case WorkDeploy, WorkTraffic, WorkRestart:
+	case WorkDeploy, WorkTraffic, WorkScale, WorkRestart:
 		if d := s.Desired.Value; d.Aborted > 0 && r.Generation <= d.Aborted {
 			return fmt.Sprintf("generation %d ended what was asked for until then", d.Aborted+1)
 		}

@@ -173,6 +173,9 @@ type Catalog struct {
 	Traffic []CatalogPart `json:"traffic,omitempty"`
 	Hosts   []string      `json:"hosts,omitempty"` // host names that lead here
 	Round   int32         `json:"round,omitempty"`
+	// Instances that each serving revision had when it was last at the number
+	// wanted; zero where none is recorded.
+	Instances int `json:"instances,omitempty"`
 	// NeedsOperator names a state that only a person can settle; empty means none.
 	NeedsOperator string `json:"needsOperator,omitempty"`
 	// Earlier are the revisions that led the traffic before, newest first, each

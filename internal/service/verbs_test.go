@@ -187,6 +187,24 @@ func TestAbortAsksForWhatServesAndIsRefusedWhenNothingIsInProgress(t *testing.T)
 	}
 }
 
+func TestAbortOfAScaleAsksForTheNumberThatWasReachedOrSaysWhatToDo(t *testing.T) {
+	d, c, revs := three()
+	d.Instances, c.Instances = 5, 2
+	open := []saga.Record{{Kind: WorkScale, State: saga.Waiting, Generation: 7}}
+	next, err := Abort(d, c, revs, open)
+	if err != nil || next.Instances != 2 || next.Aborted != 7 || next.Template.Command[0] != d.Template.Command[0] {
+		t.Errorf("%+v, %v", next, err)
+	}
+	for _, reached := range []int{0, 5} {
+		c.Instances = reached
+		_, err := Abort(d, c, revs, open)
+		var input *InputError
+		if !errors.As(err, &input) || !strings.Contains(input.Problem, "no other number") || !strings.Contains(input.Hint, "fairlead scale s N") {
+			t.Errorf("with %d reached: %v", reached, err)
+		}
+	}
+}
+
 func TestPauseAndResumeEachRefuseWhenThereIsNothingToDo(t *testing.T) {
 	d, _, _ := three()
 	if _, err := Resume(d); !strings.Contains(refusal(err), "nothing to resume") {

@@ -204,7 +204,7 @@ func (f *follower) earlier(r saga.Record, known bool) bool {
 	switch r.Kind {
 	case service.WorkDeploy, service.WorkTraffic:
 		return true
-	case service.WorkRestart:
+	case service.WorkScale, service.WorkRestart:
 		return f.kind == kindAbort
 	}
 	return false
