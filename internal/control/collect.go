@@ -9,7 +9,7 @@ import (
 )
 
 // collect stops a revision that nothing refers to any more, and retires it. Of
-// a revision that the catalog refers to it stops only what has left it.
+// a revision that is to run it stops only what has left it.
 func (j *job) collect() saga.Definition {
 	return saga.Definition{
 		Kind: service.WorkCollect, Version: 1,
@@ -28,7 +28,7 @@ func (j *job) stopCollected(ctx context.Context, r *saga.Run) error {
 		r.Text("it is gone")
 		return nil
 	}
-	if !s.Catalog.Value.Referenced(name) {
+	if !s.Catalog.Value.KeepsRunning(name) {
 		if why, reached := s.MayRoute(j.world()).Revision(name); reached {
 			return fmt.Errorf("%s is not stopped: %s", name, why)
 		}
@@ -56,7 +56,7 @@ func (j *job) stopCollected(ctx context.Context, r *saga.Run) error {
 func (j *job) retire(_ context.Context, r *saga.Run) error {
 	s := j.snapshot()
 	rev := s.Revision(r.Record.Subject)
-	if !rev.Exists() || s.Catalog.Value.Referenced(r.Record.Subject) {
+	if !rev.Exists() || s.Catalog.Value.KeepsRunning(r.Record.Subject) {
 		r.Text("nothing to retire")
 		return nil
 	}

@@ -47,6 +47,25 @@ func (j *job) repairSlots(ctx context.Context, work service.Work) error {
 	return other(err, errDeadline)
 }
 
+// rewarm places slots of the warm revision elsewhere whose host is gone. What
+// was placed is then lost, and assigned by the next look; who rolls back waits
+// for what is not live yet.
+func (j *job) rewarm(ctx context.Context, work service.Work) error {
+	s := j.snapshot()
+	rev := s.Revision(work.Revision)
+	n, w := len(rev.Value.Slots), j.world()
+	placed, err := rev.Value.LeaveGone(w).Grow(n, w)
+	if err != nil {
+		return err
+	}
+	rev.Value = placed
+	if _, err := j.apply(ctx, putRevision(rev), checkDoc(service.KindCatalog, j.service, s.Catalog), j.note("repair", work.Reason+": placed elsewhere")); err != nil {
+		return err
+	}
+	j.c.metrics.repairs.WithLabelValues("warm").Inc()
+	return nil
+}
+
 // observe notes a generation that is met.
 func (j *job) observe(ctx context.Context) error {
 	s := j.snapshot()

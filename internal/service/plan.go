@@ -33,6 +33,7 @@ const (
 	slackOfEvents  = 50
 	WorkStrays     = "stop-strays" // processes that no record asks for
 	WorkCool       = "cool"        // the window ended in which the earlier revision is kept warm
+	WorkRewarm     = "rewarm"      // slots of the warm revision whose host is gone are placed elsewhere
 	WorkAdopt      = "adopt"       // a deploy that waits belongs to a generation that changes nothing for it
 	StrayAfter     = time.Minute
 )
@@ -71,7 +72,7 @@ func Plan(s *Snapshot, w *World) Work {
 	needs := work.NeedsOperator
 	for _, next := range []func(*World) Work{
 		s.planDeploy, s.planTraffic, s.planScale, s.planRestart, s.planObserve,
-		s.planRepairRoutes, s.planRefused, s.planRepairSlots, s.planCool, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
+		s.planRepairRoutes, s.planRefused, s.planRepairSlots, s.planCool, s.planRewarm, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
 	} {
 		work := next(w)
 		needs = cmp.Or(work.NeedsOperator, needs)
@@ -338,6 +339,25 @@ func (s *Snapshot) planCool(w *World) Work {
 		return Work{}
 	}
 	return Work{Kind: WorkCool, Revision: c.Warm, Reason: "the window for going back to " + c.Warm + " has passed"}
+}
+
+// planRewarm keeps what a rollback needs for as long as the window lasts.
+func (s *Snapshot) planRewarm(w *World) Work {
+	r := s.warm()
+	gone := r.OnGone(w)
+	if len(gone) == 0 || s.anyOpen() {
+		return Work{}
+	}
+	return Work{Kind: WorkRewarm, Revision: r.Name, Reason: fmt.Sprintf("host %s of slot %s is gone, and %s is kept warm", gone[0].Host, gone[0].ID, r.Name)}
+}
+
+// warm is the revision that is kept running for a rollback; the zero one where
+// there is none.
+func (s *Snapshot) warm() Revision {
+	if s.Catalog.Value.Warm == "" {
+		return Revision{}
+	}
+	return s.Revision(s.Catalog.Value.Warm).Value
 }
 
 func (s *Snapshot) anyOpen() bool {

@@ -72,9 +72,13 @@ func (s *Snapshot) live(revision string, w *World) bool {
 	return false
 }
 
-// planRepairSlots finds slots of serving revisions that their host lost.
+// planRepairSlots finds slots that their host lost, of serving revisions and
+// of the one that is kept warm.
 func (s *Snapshot) planRepairSlots(w *World) Work {
-	for _, r := range s.Serving() {
+	for _, r := range s.Revisions {
+		if !s.Catalog.Value.KeepsRunning(r.Value.Name) {
+			continue
+		}
 		if lost := r.Value.Lost(w); len(lost) > 0 {
 			return Work{Kind: WorkSlots, Revision: r.Value.Name, Reason: fmt.Sprintf("host %s has no instance of slot %s", lost[0].Host, lost[0].ID)}
 		}
@@ -100,7 +104,7 @@ func (s *Snapshot) planCollect(w *World) Work {
 	var reach *Reach
 	for _, doc := range s.Revisions {
 		r := doc.Value
-		if s.Catalog.Value.Referenced(r.Name) {
+		if s.Catalog.Value.KeepsRunning(r.Name) {
 			if s.anyOpen() || !stoppable(r.Leaving, w) {
 				continue
 			}

@@ -161,6 +161,12 @@ func (c Catalog) Referenced(revision string) bool {
 	return false
 }
 
+// KeepsRunning says that the catalog wants the revision's instances to run: it
+// refers to it, or keeps it warm for a rollback.
+func (c Catalog) KeepsRunning(revision string) bool {
+	return c.Referenced(revision) || revision != "" && c.Warm == revision
+}
+
 // RevisionName is SERVICE-00001 and so on.
 func RevisionName(service string, number int32) string {
 	return fmt.Sprintf("%s-%05d", service, number)
