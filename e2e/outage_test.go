@@ -108,6 +108,7 @@ func TestControlKilledInMidDeployIsFinishedByTheSameRevision(t *testing.T) {
 	if s.serving() != "hello-00002" || len(s.Revisions) != 2 {
 		t.Errorf("the deploy should be finished by the same revision: %+v", s)
 	}
+	f.couldBe("hello")
 }
 
 func TestTheGatewayStartedWithoutControlRoutesFromItsDisk(t *testing.T) {

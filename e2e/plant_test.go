@@ -220,6 +220,7 @@ func (p *plant) agree(service, revision string, within time.Duration) {
 	deadline := time.Now().Add(within)
 	for {
 		if why = p.disagreement(service, revision); why == "" {
+			p.couldBe(service)
 			return
 		}
 		if time.Now().After(deadline) {

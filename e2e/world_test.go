@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/historytest"
 )
 
 // Built once by TestMain.
@@ -368,6 +370,22 @@ func (w *world) status(service string) status {
 		w.t.Fatalf("cannot read status: %v\n%s", err, out)
 	}
 	return s
+}
+
+// couldBe fails the test where the service's history has an order that cannot be.
+func (w *world) couldBe(service string) {
+	w.t.Helper()
+	out := w.must("events", service, "--limit", "1000", "-o", "json").stdout
+	events, err := historytest.Parse([]byte(out))
+	if err == nil && len(events) < 5 {
+		err = fmt.Errorf("there are only %d events", len(events))
+	}
+	if err == nil {
+		err = historytest.Check(events)
+	}
+	if err != nil {
+		w.t.Errorf("the history of %s: %v\n%s", service, err, out)
+	}
 }
 
 // serving returns the one revision that catalog and routes both name, or "".
