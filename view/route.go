@@ -30,12 +30,31 @@ type Split struct {
 	// Allowed are the revisions whose instances may lease from the group
 	// under this table. Never empty.
 	Allowed []string `json:"allowed"`
+	// Minted says, for each of Allowed in its order, which life of its name is
+	// meant: names begin anew when a service is made again. Missing or empty
+	// means any.
+	Minted []string `json:"minted,omitempty"`
 	// Tag, when set, makes TAG---HOST lead to this split alone.
 	Tag string `json:"tag,omitempty"`
 	// Hold lets nobody lease from the group, Allowed or not: requests wait
 	// while one revision gives way to another that cannot run beside it.
 	Hold bool `json:"hold,omitempty"`
 }
+
+// Allows says that an instance of a revision, of one life of its name, may
+// lease from the group, holds aside.
+func (s Split) Allows(revision, minted string) bool {
+	for i, name := range s.Allowed {
+		if name == revision && (i >= len(s.Minted) || SameLife(s.Minted[i], minted)) {
+			return true
+		}
+	}
+	return false
+}
+
+// SameLife compares what identifies two lives of one name. Records and
+// processes from before there were identities have none, and match any.
+func SameLife(a, b string) bool { return a == b || a == "" || b == "" }
 
 // Limits bound what waits and how long. Zero fields mean the defaults.
 type Limits struct {

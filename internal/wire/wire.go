@@ -62,7 +62,7 @@ func RouteProto(r view.Route) *pb.Route {
 	for _, s := range r.Splits {
 		p.Splits = append(p.Splits, &pb.Split{
 			Revision: s.Revision, Percent: narrow(s.Percent), Group: s.Group,
-			Allowed: s.Allowed, Tag: s.Tag, Hold: s.Hold,
+			Allowed: s.Allowed, Minted: s.Minted, Tag: s.Tag, Hold: s.Hold,
 		})
 	}
 	return p
@@ -78,7 +78,7 @@ func Route(p *pb.Route) view.Route {
 	for _, s := range p.GetSplits() {
 		r.Splits = append(r.Splits, view.Split{
 			Revision: s.GetRevision(), Percent: int(s.GetPercent()), Group: s.GetGroup(),
-			Allowed: list(s.GetAllowed()), Tag: s.GetTag(), Hold: s.GetHold(),
+			Allowed: list(s.GetAllowed()), Minted: list(s.GetMinted()), Tag: s.GetTag(), Hold: s.GetHold(),
 		})
 	}
 	return r

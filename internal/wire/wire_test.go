@@ -55,7 +55,7 @@ func routes() *rapid.Generator[view.Route] {
 		for range rapid.IntRange(0, 3).Draw(t, "splits") {
 			r.Splits = append(r.Splits, view.Split{
 				Revision: rapid.String().Draw(t, "revision"), Percent: rapid.IntRange(-5, 105).Draw(t, "percent"),
-				Group: rapid.String().Draw(t, "group"), Allowed: names(2).Draw(t, "allowed"),
+				Group: rapid.String().Draw(t, "group"), Allowed: names(2).Draw(t, "allowed"), Minted: names(2).Draw(t, "minted"),
 				Tag: rapid.String().Draw(t, "tag"), Hold: rapid.Bool().Draw(t, "hold"),
 			})
 		}

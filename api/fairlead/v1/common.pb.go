@@ -247,7 +247,9 @@ type Split struct {
 	Allowed  []string               `protobuf:"bytes,4,rep,name=allowed,proto3" json:"allowed,omitempty"`
 	Tag      string                 `protobuf:"bytes,5,opt,name=tag,proto3" json:"tag,omitempty"`
 	// Nobody leases from the group; what comes waits.
-	Hold          bool `protobuf:"varint,6,opt,name=hold,proto3" json:"hold,omitempty"`
+	Hold bool `protobuf:"varint,6,opt,name=hold,proto3" json:"hold,omitempty"`
+	// Which life of its name each of allowed is, in its order; empty means any.
+	Minted        []string `protobuf:"bytes,7,rep,name=minted,proto3" json:"minted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -322,6 +324,13 @@ func (x *Split) GetHold() bool {
 		return x.Hold
 	}
 	return false
+}
+
+func (x *Split) GetMinted() []string {
+	if x != nil {
+		return x.Minted
+	}
+	return nil
 }
 
 // Limits bound what waits and how long; absent fields mean the defaults.
@@ -554,14 +563,15 @@ const file_fairlead_v1_common_proto_rawDesc = "" +
 	"\adeleted\x18\x03 \x01(\bR\adeleted\x12\x14\n" +
 	"\x05hosts\x18\x04 \x03(\tR\x05hosts\x12*\n" +
 	"\x06splits\x18\x05 \x03(\v2\x12.fairlead.v1.SplitR\x06splits\x12+\n" +
-	"\x06limits\x18\x06 \x01(\v2\x13.fairlead.v1.LimitsR\x06limits\"\x93\x01\n" +
+	"\x06limits\x18\x06 \x01(\v2\x13.fairlead.v1.LimitsR\x06limits\"\xab\x01\n" +
 	"\x05Split\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12\x14\n" +
 	"\x05group\x18\x03 \x01(\tR\x05group\x12\x18\n" +
 	"\aallowed\x18\x04 \x03(\tR\aallowed\x12\x10\n" +
 	"\x03tag\x18\x05 \x01(\tR\x03tag\x12\x12\n" +
-	"\x04hold\x18\x06 \x01(\bR\x04hold\"\xb4\x01\n" +
+	"\x04hold\x18\x06 \x01(\bR\x04hold\x12\x16\n" +
+	"\x06minted\x18\a \x03(\tR\x06minted\"\xb4\x01\n" +
 	"\x06Limits\x12\x1f\n" +
 	"\vmax_waiting\x18\x01 \x01(\x05R\n" +
 	"maxWaiting\x128\n" +

@@ -303,15 +303,17 @@ type InstanceReport struct {
 	Revision string                 `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	Address  string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	// State is one of starting, live, draining, exited.
-	State         string               `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
-	Pid           int32                `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
-	Restarts      int32                `protobuf:"varint,8,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	Round         int32                `protobuf:"varint,9,opt,name=round,proto3" json:"round,omitempty"`
-	LiveFor       *durationpb.Duration `protobuf:"bytes,10,opt,name=live_for,json=liveFor,proto3" json:"live_for,omitempty"`
-	Detail        string               `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
-	LastLines     []string             `protobuf:"bytes,12,rep,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"`
-	ExitStatus    string               `protobuf:"bytes,13,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
-	Adopted       bool                 `protobuf:"varint,14,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	State      string               `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	Pid        int32                `protobuf:"varint,7,opt,name=pid,proto3" json:"pid,omitempty"`
+	Restarts   int32                `protobuf:"varint,8,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Round      int32                `protobuf:"varint,9,opt,name=round,proto3" json:"round,omitempty"`
+	LiveFor    *durationpb.Duration `protobuf:"bytes,10,opt,name=live_for,json=liveFor,proto3" json:"live_for,omitempty"`
+	Detail     string               `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	LastLines  []string             `protobuf:"bytes,12,rep,name=last_lines,json=lastLines,proto3" json:"last_lines,omitempty"`
+	ExitStatus string               `protobuf:"bytes,13,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
+	Adopted    bool                 `protobuf:"varint,14,opt,name=adopted,proto3" json:"adopted,omitempty"`
+	// Minted is that of its assignment.
+	Minted        string `protobuf:"bytes,15,opt,name=minted,proto3" json:"minted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -442,6 +444,13 @@ func (x *InstanceReport) GetAdopted() bool {
 		return x.Adopted
 	}
 	return false
+}
+
+func (x *InstanceReport) GetMinted() string {
+	if x != nil {
+		return x.Minted
+	}
+	return ""
 }
 
 type CommandResult struct {
@@ -1059,14 +1068,17 @@ func (x *PrepareCommand) GetTemplate() *Template {
 
 // AssignCommand asks for one slot to be kept running.
 type AssignCommand struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Slot          string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
-	Service       string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
-	Revision      string                 `protobuf:"bytes,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	Group         string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
-	Template      *Template              `protobuf:"bytes,5,opt,name=template,proto3" json:"template,omitempty"`
-	Round         int32                  `protobuf:"varint,6,opt,name=round,proto3" json:"round,omitempty"`
-	Dwell         *durationpb.Duration   `protobuf:"bytes,7,opt,name=dwell,proto3" json:"dwell,omitempty"`
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Slot     string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Service  string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
+	Revision string                 `protobuf:"bytes,3,opt,name=revision,proto3" json:"revision,omitempty"`
+	Group    string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
+	Template *Template              `protobuf:"bytes,5,opt,name=template,proto3" json:"template,omitempty"`
+	Round    int32                  `protobuf:"varint,6,opt,name=round,proto3" json:"round,omitempty"`
+	Dwell    *durationpb.Duration   `protobuf:"bytes,7,opt,name=dwell,proto3" json:"dwell,omitempty"`
+	// Minted identifies this life of the revision's name: a process of another
+	// one is ended at once. Empty means any.
+	Minted        string `protobuf:"bytes,8,opt,name=minted,proto3" json:"minted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1150,12 +1162,21 @@ func (x *AssignCommand) GetDwell() *durationpb.Duration {
 	return nil
 }
 
+func (x *AssignCommand) GetMinted() string {
+	if x != nil {
+		return x.Minted
+	}
+	return ""
+}
+
 // StopCommand ends a slot: withdrawn, drained, terminated, killed.
 type StopCommand struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Slot          string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
-	Drain         *durationpb.Duration   `protobuf:"bytes,2,opt,name=drain,proto3" json:"drain,omitempty"`
-	Reason        string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Slot   string                 `protobuf:"bytes,1,opt,name=slot,proto3" json:"slot,omitempty"`
+	Drain  *durationpb.Duration   `protobuf:"bytes,2,opt,name=drain,proto3" json:"drain,omitempty"`
+	Reason string                 `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	// Minted, where set, spares a slot that another life of its name has.
+	Minted        string `protobuf:"bytes,4,opt,name=minted,proto3" json:"minted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1207,6 +1228,13 @@ func (x *StopCommand) GetDrain() *durationpb.Duration {
 func (x *StopCommand) GetReason() string {
 	if x != nil {
 		return x.Reason
+	}
+	return ""
+}
+
+func (x *StopCommand) GetMinted() string {
+	if x != nil {
+		return x.Minted
 	}
 	return ""
 }
@@ -1565,7 +1593,7 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\x04full\x18\x01 \x01(\bR\x04full\x129\n" +
 	"\tinstances\x18\x02 \x03(\v2\x1b.fairlead.v1.InstanceReportR\tinstances\x12\x12\n" +
 	"\x04gone\x18\x03 \x03(\tR\x04gone\x12\x14\n" +
-	"\x05slots\x18\x04 \x03(\tR\x05slots\"\x86\x03\n" +
+	"\x05slots\x18\x04 \x03(\tR\x05slots\"\x9e\x03\n" +
 	"\x0eInstanceReport\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\tR\x04slot\x12\x18\n" +
@@ -1583,7 +1611,8 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"last_lines\x18\f \x03(\tR\tlastLines\x12\x1f\n" +
 	"\vexit_status\x18\r \x01(\tR\n" +
 	"exitStatus\x12\x18\n" +
-	"\aadopted\x18\x0e \x01(\bR\aadopted\"I\n" +
+	"\aadopted\x18\x0e \x01(\bR\aadopted\x12\x16\n" +
+	"\x06minted\x18\x0f \x01(\tR\x06minted\"I\n" +
 	"\rCommandResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
@@ -1618,7 +1647,7 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\acommand\"_\n" +
 	"\x0ePrepareCommand\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x121\n" +
-	"\btemplate\x18\x02 \x01(\v2\x15.fairlead.v1.TemplateR\btemplate\"\xe9\x01\n" +
+	"\btemplate\x18\x02 \x01(\v2\x15.fairlead.v1.TemplateR\btemplate\"\x81\x02\n" +
 	"\rAssignCommand\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x1a\n" +
@@ -1626,11 +1655,13 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\x05group\x18\x04 \x01(\tR\x05group\x121\n" +
 	"\btemplate\x18\x05 \x01(\v2\x15.fairlead.v1.TemplateR\btemplate\x12\x14\n" +
 	"\x05round\x18\x06 \x01(\x05R\x05round\x12/\n" +
-	"\x05dwell\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05dwell\"j\n" +
+	"\x05dwell\x18\a \x01(\v2\x19.google.protobuf.DurationR\x05dwell\x12\x16\n" +
+	"\x06minted\x18\b \x01(\tR\x06minted\"\x82\x01\n" +
 	"\vStopCommand\x12\x12\n" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12/\n" +
 	"\x05drain\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05drain\x12\x16\n" +
-	"\x06reason\x18\x03 \x01(\tR\x06reason\"\x9f\x01\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
+	"\x06minted\x18\x04 \x01(\tR\x06minted\"\x9f\x01\n" +
 	"\bLogOrder\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x1a\n" +

@@ -256,7 +256,9 @@ type InstanceOffer struct {
 	Group    string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
 	Address  string                 `protobuf:"bytes,5,opt,name=address,proto3" json:"address,omitempty"`
 	// Grant adds this many credits to what the gateway owns.
-	Grant         int32 `protobuf:"varint,6,opt,name=grant,proto3" json:"grant,omitempty"`
+	Grant int32 `protobuf:"varint,6,opt,name=grant,proto3" json:"grant,omitempty"`
+	// Minted identifies this life of the revision's name; empty means any.
+	Minted        string `protobuf:"bytes,7,opt,name=minted,proto3" json:"minted,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -331,6 +333,13 @@ func (x *InstanceOffer) GetGrant() int32 {
 		return x.Grant
 	}
 	return 0
+}
+
+func (x *InstanceOffer) GetMinted() string {
+	if x != nil {
+		return x.Minted
+	}
+	return ""
 }
 
 // InstanceTerminating withdraws: the gateway grants no further lease, returns
@@ -1109,14 +1118,15 @@ const file_fairlead_v1_poll_proto_rawDesc = "" +
 	"\tPollHello\x12\x12\n" +
 	"\x04host\x18\x01 \x01(\tR\x04host\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x18\n" +
-	"\asession\x18\x03 \x01(\tR\asession\"\xa7\x01\n" +
+	"\asession\x18\x03 \x01(\tR\asession\"\xbf\x01\n" +
 	"\rInstanceOffer\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x1a\n" +
 	"\brevision\x18\x03 \x01(\tR\brevision\x12\x14\n" +
 	"\x05group\x18\x04 \x01(\tR\x05group\x12\x18\n" +
 	"\aaddress\x18\x05 \x01(\tR\aaddress\x12\x14\n" +
-	"\x05grant\x18\x06 \x01(\x05R\x05grant\"T\n" +
+	"\x05grant\x18\x06 \x01(\x05R\x05grant\x12\x16\n" +
+	"\x06minted\x18\a \x01(\tR\x06minted\"T\n" +
 	"\x13InstanceTerminating\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12!\n" +
 	"\fdrain_millis\x18\x02 \x01(\x03R\vdrainMillis\"*\n" +
