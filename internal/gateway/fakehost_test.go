@@ -13,7 +13,7 @@ import (
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 )
 
-type instance struct{ ID, Service, Revision, Group, Address string }
+type instance struct{ ID, Service, Revision, Minted, Group, Address string }
 
 // fakeHost is a small host on a real stream. It keeps the account of its credits.
 type fakeHost struct {
@@ -144,7 +144,7 @@ func (h *fakeHost) offer(in instance, grant int) {
 	h.granted[in.ID] += grant
 	h.mu.Unlock()
 	h.send(&pb.PollRequest{Message: &pb.PollRequest_Offer{Offer: &pb.InstanceOffer{
-		Instance: in.ID, Service: in.Service, Revision: in.Revision, Group: in.Group, Address: in.Address, Grant: int32(grant),
+		Instance: in.ID, Service: in.Service, Revision: in.Revision, Minted: in.Minted, Group: in.Group, Address: in.Address, Grant: int32(grant),
 	}}})
 }
 

@@ -116,12 +116,13 @@ func (rm *room) offer(h *host, o *pb.InstanceOffer) error {
 	if m == nil {
 		m = &member{shard: rm.shardLocked(key), pool: newPool(o.GetAddress()), host: h}
 		rm.members[o.GetInstance()] = m
-	} else if m.host != h || m.shard.key != key || m.inst.Revision != o.GetRevision() || m.pool.address != o.GetAddress() {
+	} else if m.host != h || m.shard.key != key || m.inst.Revision != o.GetRevision() ||
+		m.inst.Minted != o.GetMinted() || m.pool.address != o.GetAddress() {
 		return fmt.Errorf("cannot take in instance %q of host %s: it is known otherwise", o.GetInstance(), h.name)
 	}
 	m.shard.mu.Lock()
 	defer m.shard.mu.Unlock()
-	in, cs := m.shard.q.Offer(o.GetInstance(), o.GetRevision(), int(o.GetGrant()))
+	in, cs := m.shard.q.Offer(o.GetInstance(), o.GetRevision(), o.GetMinted(), int(o.GetGrant()))
 	if m.inst == nil {
 		m.inst, in.Owner = in, m
 	}

@@ -45,7 +45,7 @@ func refuseSplits(splits []view.Split) error {
 			return fmt.Errorf("group %q allows no revision", s.Group)
 		case slices.Contains(s.Allowed, ""):
 			return fmt.Errorf("group %q allows a revision without a name", s.Group)
-		case shared && !slices.Equal(first.Allowed, s.Allowed):
+		case shared && !(slices.Equal(first.Allowed, s.Allowed) && slices.Equal(first.Minted, s.Minted)):
 			return fmt.Errorf("group %q is shared by splits that allow different revisions", s.Group)
 		case tags[s.Tag] && s.Tag != "":
 			return fmt.Errorf("tag %q is given twice", s.Tag)

@@ -70,6 +70,31 @@ func TestDeclaredHostsAndTagsLeadToTheirSplits(t *testing.T) {
 	wantAnswer(t, resp, body, 404, "unknown-host")
 }
 
+// The names of a service's revisions begin anew when it is deleted and made
+// again: what its earlier life left running comes back under the same ones.
+func TestAnInstanceOfAnotherLifeOfARevisionsNameAnswersNobody(t *testing.T) {
+	r := newRig(t)
+	h := r.host("h1")
+	ro := route("hello", 1)
+	ro.Splits[0].Minted = []string{"new"}
+	h.offer(instance{ID: "a", Service: "hello", Revision: "hello-00001", Minted: "old", Address: r.backend(answerWith("old"))}, 100)
+	h.offer(instance{ID: "b", Service: "hello", Revision: "hello-00001", Minted: "new", Address: r.backend(answerWith("new"))}, 1)
+	r.tables.publish(1, ro)
+	h.synced()
+	for range 20 {
+		if resp, body := r.get("hello.localhost", "/"); resp.StatusCode != 200 || body != "new" {
+			t.Fatalf("answered %d %q, want the new life", resp.StatusCode, body)
+		}
+	}
+	ro.Splits[0].Minted = nil // a table from before there were identities
+	r.tables.publish(2, ro)
+	h.gone("b")
+	h.synced()
+	if resp, body := r.get("hello.localhost", "/"); resp.StatusCode != 200 || body != "old" {
+		t.Errorf("by its name alone: answered %d %q", resp.StatusCode, body)
+	}
+}
+
 func TestTrafficIsDividedByThePercents(t *testing.T) {
 	r := newRig(t)
 	h := r.host("h1")

@@ -12,9 +12,9 @@ import (
 
 func benchQueue(instances, credits int) *lease.Queue {
 	q := lease.NewQueue()
-	q.Govern(&lease.Rules{Table: view.Version{Incarnation: "7f", Counter: 1}, Allowed: []string{"r"}, MaxWaiting: 1000, Open: true})
+	q.Govern(&lease.Rules{Table: view.Version{Incarnation: "7f", Counter: 1}, Splits: []view.Split{{Allowed: []string{"r"}}}, MaxWaiting: 1000, Open: true})
 	for i := range instances {
-		q.Offer(fmt.Sprintf("i%03d", i), "r", credits)
+		q.Offer(fmt.Sprintf("i%03d", i), "r", "", credits)
 	}
 	return q
 }

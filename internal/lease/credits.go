@@ -3,12 +3,12 @@ package lease
 // Offer tells of an instance, which is new, offered again after it refused, or
 // known, and grants it credits. It returns the instance. An instance that is
 // terminating stays so: the credits go back at once.
-func (q *Queue) Offer(id, revision string, grant int) (*Instance, []Command) {
+func (q *Queue) Offer(id, revision, minted string, grant int) (*Instance, []Command) {
 	q.begin()
 	grant = max(0, grant)
 	in := q.instances[id]
 	if in == nil {
-		in = &Instance{ID: id, Revision: revision}
+		in = &Instance{ID: id, Revision: revision, Minted: minted}
 		q.instances[id] = in
 	}
 	if in.state == Terminating {

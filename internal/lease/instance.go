@@ -24,6 +24,8 @@ func (s State) String() string { return [...]string{"live", "refused", "terminat
 // Instance is one process that may answer. The queue owns it; callers read it.
 type Instance struct {
 	ID, Revision string
+	// Minted is which life of the revision's name it is of; empty means any.
+	Minted string
 	// Owner is the caller's own.
 	Owner any
 

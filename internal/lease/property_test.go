@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -26,6 +27,7 @@ type ledger struct {
 var (
 	groups    = []string{"one", "two", "three"}
 	revisions = []string{"hello-00001", "hello-00002"}
+	lives     = []string{"", "1", "2"}
 )
 
 func newLedger(t *rapid.T) *ledger {
@@ -38,10 +40,18 @@ func newLedger(t *rapid.T) *ledger {
 	return l
 }
 
+// mayLease says that the one split that a group has here names the instance's
+// revision, in its life.
+func mayLease(c lease.Command) bool {
+	s := c.Rules.Splits[0]
+	return s.Allowed[0] == c.Instance.Revision &&
+		(s.Minted[0] == c.Instance.Minted || s.Minted[0] == "" || c.Instance.Minted == "")
+}
+
 // checkGrant holds the promises about one lease.
 func (l *ledger) checkGrant(name string, c lease.Command) {
 	g := l.where[name]
-	if c.Instance.State() != lease.Live || !slices.Contains(c.Rules.Allowed, c.Instance.Revision) {
+	if c.Instance.State() != lease.Live || !mayLease(c) {
 		l.t.Fatalf("%s got %s of %s (%s), which is not allowed", name, c.Instance.ID, c.Instance.Revision, c.Instance.State())
 	}
 	if in := c.Instance; in.InUse() > in.Owned() {
@@ -64,6 +74,7 @@ func (l *ledger) newTable() {
 			route.Splits = append(route.Splits, view.Split{
 				Group: g, Percent: rapid.SampledFrom([]int{0, 50, 100}).Draw(l.t, "percent"),
 				Allowed: []string{rapid.SampledFrom(revisions).Draw(l.t, "allowed")},
+				Minted:  []string{rapid.SampledFrom(lives).Draw(l.t, "life")},
 				Tag:     rapid.SampledFrom([]string{"", "t"}).Draw(l.t, "tag"),
 			})
 		}
@@ -143,7 +154,9 @@ func (l *ledger) step() {
 		}
 		n := rapid.IntRange(0, 3).Draw(l.t, "grant")
 		l.granted[id] += n
-		revision := revisions[len(id)%2]
+		number, err := strconv.Atoi(id[1:])
+		l.must(err)
+		revision := withLife(revisions[number%2], lives[number/2%3])
 		l.must(l.offer([]string{id, revision, l.group[id], fmt.Sprint(n)}))
 	case 3, 4, 5:
 		l.asked++

@@ -214,7 +214,7 @@ func (q *Queue) pick(avoid *Instance) *Instance {
 func (q *Queue) reopen() {
 	q.open, q.free, q.turn = q.open[:0], 0, 0
 	for _, in := range q.Instances() {
-		in.open = in.state == Live && q.rules != nil && slices.Contains(q.rules.Allowed, in.Revision)
+		in.open = in.state == Live && q.rules != nil && q.rules.Allows(in.Revision, in.Minted)
 		if in.open {
 			q.open = append(q.open, in)
 			q.free += in.idle()

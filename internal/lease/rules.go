@@ -16,14 +16,22 @@ type Rules struct {
 	Table view.Version
 	// Text is Table as it is shown.
 	Text string
-	// Allowed are the revisions whose instances may lease.
-	Allowed []string
+	// Splits that name the group: who may lease is allowed by each of them, and
+	// what waits does not say which split it came by.
+	Splits []view.Split
+	// Hold lets nobody lease.
+	Hold bool
 	// MaxWaiting bounds newcomers; never zero.
 	MaxWaiting int
 	// Open says that a share of the service's traffic leads here.
 	Open bool
 	// Tags are those that lead here.
 	Tags []string
+}
+
+// Allows says that instances of a revision, of one life of its name, may lease.
+func (r *Rules) Allows(revision, minted string) bool {
+	return !r.Hold && !slices.ContainsFunc(r.Splits, func(s view.Split) bool { return !s.Allows(revision, minted) })
 }
 
 // Admits says whether a request that was chosen by tag (empty: by share) may
@@ -48,17 +56,14 @@ func RulesOf(v view.Version, route view.Route) map[string]*Rules {
 	for _, s := range route.Splits {
 		r := out[s.Group]
 		if r == nil {
-			r = &Rules{Table: v, Text: text, Allowed: s.Allowed, MaxWaiting: route.Limits.MaxWaiting}
+			r = &Rules{Table: v, Text: text, MaxWaiting: route.Limits.MaxWaiting}
 			if r.MaxWaiting <= 0 {
 				r.MaxWaiting = view.DefaultMaxWaiting
 			}
 			out[s.Group] = r
-		} else {
-			r.Allowed = slices.DeleteFunc(slices.Clone(r.Allowed), func(rev string) bool { return !slices.Contains(s.Allowed, rev) })
 		}
-		if s.Hold {
-			r.Allowed = nil
-		}
+		r.Splits = append(r.Splits, s)
+		r.Hold = r.Hold || s.Hold
 		r.Open = r.Open || s.Percent > 0
 		if s.Tag != "" {
 			r.Tags = append(r.Tags, s.Tag)

@@ -44,11 +44,21 @@ func TestSplitsThatShareAGroupGiveLeasesOnlyToWhatAllOfThemAllow(t *testing.T) {
 		{Group: "g", Percent: 100, Allowed: []string{"a", "b"}},
 		{Group: "g", Tag: "t", Allowed: []string{"b", "c"}},
 	}})["g"]
-	if len(r.Allowed) != 1 || r.Allowed[0] != "b" || !r.Open || !r.Admits("t") {
+	if r.Allows("a", "") || !r.Allows("b", "") || r.Allows("c", "") || !r.Open || !r.Admits("t") {
 		t.Errorf("the rules are %+v", r)
 	}
 	if n := len(lease.RulesOf(view.Version{}, view.Route{Deleted: true, Splits: []view.Split{{Group: "g"}}})); n != 0 {
 		t.Errorf("a deleted route has rules for %d groups", n)
+	}
+}
+
+func TestSplitsThatShareAGroupGiveLeasesOnlyToTheLifeThatAllOfThemAllow(t *testing.T) {
+	r := lease.RulesOf(view.Version{Incarnation: "7f"}, view.Route{Splits: []view.Split{
+		{Group: "g", Percent: 100, Allowed: []string{"a", "b"}, Minted: []string{"", "2"}},
+		{Group: "g", Tag: "t", Allowed: []string{"b", "a"}, Minted: []string{"2"}},
+	}})["g"]
+	if !r.Allows("b", "2") || r.Allows("b", "1") || !r.Allows("b", "") || !r.Allows("a", "1") {
+		t.Errorf("the rules are %+v", r)
 	}
 }
 
@@ -58,7 +68,7 @@ func TestAGroupThatIsHeldIsLeasedFromByNobodyAndWhatComesWaits(t *testing.T) {
 		{Group: "g", Tag: "t", Allowed: []string{"b"}},
 	}}
 	q := lease.NewQueue()
-	q.Offer("i", "b", 3)
+	q.Offer("i", "b", "", 3)
 	q.Govern(lease.RulesOf(view.Version{Incarnation: "7f", Counter: 1}, route)["g"])
 	if cs := q.Arrive(&lease.Request{Deadline: 1}, 0); len(cs) != 1 || cs[0].Verb != lease.Demand || q.Waiting() != 1 {
 		t.Fatalf("while held: %+v, %d wait", cs, q.Waiting())

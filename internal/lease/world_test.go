@@ -99,7 +99,7 @@ func (w *world) choose(name string, draw uint32, again bool) {
 	w.obey(g, w.room(g).Arrive(r, w.now))
 }
 
-// table VERSION [GROUP=PERCENT:REVISION,REVISION[:TAG]]... [max=N]
+// table VERSION [GROUP=PERCENT:REVISION[@LIFE],REVISION[:TAG]]... [max=N]
 func (w *world) table(f []string) error {
 	v, err := view.ParseVersion(f[0])
 	if err != nil {
@@ -120,9 +120,12 @@ func (w *world) table(f []string) error {
 		if err != nil {
 			return err
 		}
-		route.Splits = append(route.Splits, view.Split{
-			Percent: percent, Group: name, Allowed: strings.Split(p[1], ","), Tag: p[2],
-		})
+		s := view.Split{Percent: percent, Group: name, Tag: p[2]}
+		for _, who := range strings.Split(p[1], ",") {
+			revision, minted, _ := strings.Cut(who, "@")
+			s.Allowed, s.Minted = append(s.Allowed, revision), append(s.Minted, minted)
+		}
+		route.Splits = append(route.Splits, s)
 	}
 	w.apply(v, route)
 	return nil
@@ -151,14 +154,15 @@ func (w *world) apply(v view.Version, route view.Route) {
 	}
 }
 
-// offer INSTANCE REVISION GROUP GRANT
+// offer INSTANCE REVISION[@LIFE] GROUP GRANT
 func (w *world) offer(f []string) error {
 	n, err := strconv.Atoi(f[3])
 	if err != nil {
 		return err
 	}
 	w.group[f[0]] = f[2]
-	_, cs := w.room(f[2]).Offer(f[0], f[1], n)
+	revision, minted, _ := strings.Cut(f[1], "@")
+	_, cs := w.room(f[2]).Offer(f[0], revision, minted, n)
 	w.obey(f[2], cs)
 	return nil
 }
@@ -285,13 +289,31 @@ func (w *world) draw([]string) error {
 		q := w.rooms[g]
 		head := "no table leads here"
 		if r := q.Rules(); r != nil {
-			head = fmt.Sprintf("table %s allows %s", r.Text, strings.Join(r.Allowed, ","))
+			head = fmt.Sprintf("table %s allows %s", r.Text, allowed(r))
 		}
 		w.say("%s: %s; waiting %d, free %d", g, head, q.Waiting(), q.Free())
 		for _, in := range q.Instances() {
-			w.say("  %s %s %-11s %s%s", in.ID, in.Revision, in.State(),
+			w.say("  %s %s %-11s %s%s", in.ID, withLife(in.Revision, in.Minted), in.State(),
 				strings.Repeat("●", in.InUse()), strings.Repeat("○", max(0, in.Owned()-in.InUse())))
 		}
 	}
 	return nil
+}
+
+// allowed says who may lease, as the script named them.
+func allowed(r *lease.Rules) string {
+	var out []string
+	for i, name := range r.Splits[0].Allowed {
+		if minted := r.Splits[0].Minted[i]; r.Allows(name, minted) {
+			out = append(out, withLife(name, minted))
+		}
+	}
+	return strings.Join(out, ",")
+}
+
+func withLife(name, minted string) string {
+	if minted == "" {
+		return name
+	}
+	return name + "@" + minted
 }
