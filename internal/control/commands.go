@@ -130,7 +130,7 @@ func (j *job) stopLeaving(ctx context.Context, rev service.Revision, reason stri
 		if h := hosts[s.Host]; !h.Connected {
 			return nil
 		}
-		err := j.c.cfg.Hosts.Stop(ctx, j.led.Epoch(), s.Host, service.Stop{Slot: s.ID, Drain: rev.Template.DrainTime(), Reason: reason})
+		err := j.c.cfg.Hosts.Stop(ctx, j.led.Epoch(), s.Host, service.Stop{Slot: s.ID, Minted: rev.Minted, Drain: rev.Template.DrainTime(), Reason: reason})
 		if err != nil {
 			return fmt.Errorf("host %s did not take the stop of slot %s: %w", s.Host, s.ID, err)
 		}
@@ -150,6 +150,7 @@ func (j *job) stopLeaving(ctx context.Context, rev service.Revision, reason stri
 // more begins anew.
 type watch struct {
 	dwell time.Duration
+	rev   service.Revision // whose processes count
 	round int32
 	since map[string]livesSince // :: slot → since when its instance has been live
 	// lines :: slot → the last output that was told of a process in it: one that
@@ -162,17 +163,17 @@ type livesSince struct {
 	since time.Time
 }
 
-func newWatch(dwell time.Duration, round int32) *watch {
-	return &watch{dwell: dwell, round: round, since: map[string]livesSince{}, lines: map[string][]string{}}
+func newWatch(dwell time.Duration, rev service.Revision, round int32) *watch {
+	return &watch{dwell: dwell, rev: rev, round: round, since: map[string]livesSince{}, lines: map[string][]string{}}
 }
 
 // ready says how many of the slots are, and when the next may be.
 func (w *watch) ready(slots []service.Slot, world *service.World) (n int, again time.Duration) {
 	for _, s := range slots {
-		if i, ok := newest(world.Instances[s.ID]); ok && len(i.LastLines) > 0 {
+		if i, ok := newest(w.rev.Processes(s.ID, world)); ok && len(i.LastLines) > 0 {
 			w.lines[s.ID] = i.LastLines
 		}
-		live, ok := liveIn(world.Instances[s.ID], s.Host, w.round)
+		live, ok := liveIn(w.rev.Processes(s.ID, world), s.Host, w.round)
 		if h := world.Hosts[s.Host]; !ok || !h.Heard() {
 			delete(w.since, s.ID)
 			continue
@@ -213,19 +214,19 @@ func (j *job) awaitReady(ctx context.Context, r *saga.Run, slots []service.Slot,
 		if n == len(slots) {
 			return true, 0, nil
 		}
-		return false, again, fatal(slots, world)
+		return false, again, w.fatal(slots, world)
 	})
 	if !errors.Is(err, errDeadline) {
 		return err
 	}
 	n, _ := w.ready(slots, world)
-	return notReady(slots, w, world, fmt.Sprintf("%d of %d instances stayed live for %s within %s", n, len(slots), w.dwell, limit.Round(time.Second)))
+	return w.notReady(slots, world, fmt.Sprintf("%d of %d instances stayed live for %s within %s", n, len(slots), w.dwell, limit.Round(time.Second)))
 }
 
 // fatal finds an instance that no waiting will help: its host says so.
-func fatal(slots []service.Slot, world *service.World) error {
+func (w *watch) fatal(slots []service.Slot, world *service.World) error {
 	for _, s := range slots {
-		for _, i := range world.Instances[s.ID] {
+		for _, i := range w.rev.Processes(s.ID, world) {
 			if strings.HasPrefix(i.Detail, "cannot exec") || strings.HasPrefix(i.Detail, "fatal:") {
 				return &saga.Failure{Reason: describe(s, i), LastLines: i.LastLines}
 			}
@@ -235,12 +236,12 @@ func fatal(slots []service.Slot, world *service.World) error {
 }
 
 // notReady says of the first slot that is not ready what is known of it.
-func notReady(slots []service.Slot, w *watch, world *service.World, reason string) error {
+func (w *watch) notReady(slots []service.Slot, world *service.World, reason string) error {
 	for _, s := range slots {
 		if seen, ok := w.since[s.ID]; ok && time.Since(seen.since) >= w.dwell {
 			continue
 		}
-		i, ok := newest(world.Instances[s.ID])
+		i, ok := newest(w.rev.Processes(s.ID, world))
 		if !ok {
 			return &saga.Failure{Reason: fmt.Sprintf("%s: host %s reports no instance in slot %s", reason, s.Host, s.ID)}
 		}

@@ -49,8 +49,12 @@ func (j *job) others(name string) []string {
 		}
 	}
 	for _, i := range j.world().Of[j.service] {
-		if i.Revision != name && i.State != service.InstanceExited && !slices.Contains(out, i.Revision) {
-			out = append(out, i.Revision)
+		of := i.Revision
+		if r := s.Revision(of); r.Exists() && !r.Value.Owns(i) {
+			of += " of an earlier life" // what nobody asks for is stopped by its host's word or the next pass
+		}
+		if of != name && i.State != service.InstanceExited && !slices.Contains(out, of) {
+			out = append(out, of)
 		}
 	}
 	return out
@@ -156,5 +160,5 @@ func (j *job) startLead(ctx context.Context, lead, reason string) error {
 	if err := j.assign(ctx, nil, placed, placed.Slots); err != nil {
 		return err
 	}
-	return j.awaitReady(ctx, nil, placed.Slots, newWatch(j.c.cfg.Dwell, 0), placed.Template.ReadyDeadline())
+	return j.awaitReady(ctx, nil, placed.Slots, newWatch(j.c.cfg.Dwell, placed, 0), placed.Template.ReadyDeadline())
 }

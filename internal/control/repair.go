@@ -42,7 +42,7 @@ func (j *job) repairSlots(ctx context.Context, work service.Work) error {
 	}
 	err := j.await(ctx, nil, reportWait, func() (bool, time.Duration, error) {
 		w := j.world()
-		return !slices.ContainsFunc(lost, func(s service.Slot) bool { return len(w.Instances[s.ID]) == 0 }), 0, nil
+		return !slices.ContainsFunc(lost, func(s service.Slot) bool { return len(rev.Processes(s.ID, w)) == 0 }), 0, nil
 	})
 	return other(err, errDeadline)
 }
@@ -133,7 +133,7 @@ func (j *job) stopStrays(ctx context.Context, work service.Work) error {
 	defer cancel()
 	strays := j.snapshot().Strays(j.world())
 	err := each(strays, func(i service.Instance) error {
-		return j.c.cfg.Hosts.Stop(ctx, j.led.Epoch(), i.Host, service.Stop{Slot: i.Slot, Reason: "nobody asked for it"})
+		return j.c.cfg.Hosts.Stop(ctx, j.led.Epoch(), i.Host, service.Stop{Slot: i.Slot, Minted: i.Minted, Reason: "nobody asked for it"})
 	})
 	if err != nil {
 		return fmt.Errorf("cannot stop what nobody asked for: %w", err)

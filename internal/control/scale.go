@@ -51,7 +51,7 @@ func (j *job) placedReady(ctx context.Context, r *saga.Run) error {
 			return err
 		}
 		limit := rev.Value.Template.ReadyDeadline()
-		if err := j.awaitReady(ctx, r, rev.Value.Slots, newWatch(j.c.cfg.Dwell, 0), limit); err != nil {
+		if err := j.awaitReady(ctx, r, rev.Value.Slots, newWatch(j.c.cfg.Dwell, rev.Value, 0), limit); err != nil {
 			return err
 		}
 	}
@@ -121,8 +121,8 @@ func (j *job) replace(ctx context.Context, r *saga.Run) error {
 
 func (j *job) replaceSlot(ctx context.Context, r *saga.Run, rev service.Revision, slot service.Slot) error {
 	one := []service.Slot{slot}
-	w := newWatch(j.c.cfg.Dwell, rev.Round)
-	if n, _ := w.ready(one, j.world()); n == 1 && j.alone(slot) {
+	w := newWatch(j.c.cfg.Dwell, rev, rev.Round)
+	if n, _ := w.ready(one, j.world()); n == 1 && j.alone(rev, slot) {
 		return nil
 	}
 	if err := j.assign(ctx, r, rev, one); err != nil {
@@ -131,14 +131,14 @@ func (j *job) replaceSlot(ctx context.Context, r *saga.Run, rev service.Revision
 	if err := j.awaitReady(ctx, r, one, w, rev.Template.ReadyDeadline()); err != nil {
 		return err
 	}
-	err := j.await(ctx, r, rev.Template.ReadyDeadline(), func() (bool, time.Duration, error) { return j.alone(slot), 0, nil })
+	err := j.await(ctx, r, rev.Template.ReadyDeadline(), func() (bool, time.Duration, error) { return j.alone(rev, slot), 0, nil })
 	return other(err, errDeadline) // the old one drains on; its host ends it
 }
 
 // alone says that only one process of the slot takes requests.
-func (j *job) alone(slot service.Slot) bool {
+func (j *job) alone(rev service.Revision, slot service.Slot) bool {
 	n := 0
-	for _, i := range j.world().Instances[slot.ID] {
+	for _, i := range rev.Processes(slot.ID, j.world()) {
 		if i.State == service.InstanceLive {
 			n++
 		}

@@ -80,8 +80,8 @@ func (j *job) bears(p service.CatalogPart) bool {
 	if s.Catalog.Value.Serves(p.Revision) {
 		n = 1
 	}
-	slots := s.Revision(p.Revision).Value.Slots
-	live, _ := newWatch(0, 0).ready(slots, w)
+	rev := s.Revision(p.Revision).Value
+	live, _ := newWatch(0, rev, 0).ready(rev.Slots, w)
 	return live >= n
 }
 
@@ -120,7 +120,7 @@ func (j *job) startAgain(ctx context.Context, r *saga.Run, name string) error {
 	if err := j.assign(ctx, r, placed, placed.Slots); err != nil {
 		return err
 	}
-	return j.awaitReady(ctx, r, placed.Slots, newWatch(j.c.cfg.Dwell, 0), placed.Template.ReadyDeadline())
+	return j.awaitReady(ctx, r, placed.Slots, newWatch(j.c.cfg.Dwell, placed, 0), placed.Template.ReadyDeadline())
 }
 
 func (j *job) capacityStands(context.Context, *saga.Run) (bool, error) {

@@ -11,7 +11,7 @@ import (
 
 func TestTheLastOutputOfAProcessThatFailsAgainAndAgainIsNotForgottenWhileTheNextOneRuns(t *testing.T) {
 	slots := []service.Slot{{ID: "s.0", Host: "a"}}
-	w := newWatch(defaultDwell, 0)
+	w := newWatch(defaultDwell, service.Revision{}, 0)
 	seen := func(state service.InstanceState, lines ...string) *service.World {
 		return &service.World{
 			Hosts:     map[string]service.HostState{"a": {Connected: true}},
@@ -22,7 +22,7 @@ func TestTheLastOutputOfAProcessThatFailsAgainAndAgainIsNotForgottenWhileTheNext
 	live := seen(service.InstanceLive)
 	w.ready(slots, live)
 	var f *saga.Failure
-	if err := notReady(slots, w, live, "not ready"); !errors.As(err, &f) || !slices.Equal(f.LastLines, []string{"it gives up"}) {
+	if err := w.notReady(slots, live, "not ready"); !errors.As(err, &f) || !slices.Equal(f.LastLines, []string{"it gives up"}) {
 		t.Errorf("%+v", f)
 	}
 }

@@ -57,10 +57,10 @@ const (
 	warmPrefix  = "warm "
 )
 
-// strayFor is for how long nobody has been seen to ask for a slot. A slot that
-// somebody asks for again begins anew by forgetting, see forget.
-func (c *clocks) strayFor(slot string) time.Duration {
-	return c.unreferencedFor(strayPrefix + slot)
+// strayFor is for how long nobody has been seen to ask for a life of a slot.
+// One that somebody asks for again begins anew by forgetting, see forget.
+func (c *clocks) strayFor(key string) time.Duration {
+	return c.unreferencedFor(strayPrefix + key)
 }
 
 // warmFor is for how long a revision has been seen to be kept warm.
@@ -74,7 +74,8 @@ func (c *clocks) see(s *service.Snapshot) {
 	defer c.mu.Unlock()
 	for _, r := range s.Revisions {
 		for _, slot := range r.Value.Slots {
-			delete(c.unreferenced, strayPrefix+slot.ID)
+			delete(c.unreferenced, strayPrefix+service.StrayKey(slot.ID, r.Value.Minted))
+			delete(c.unreferenced, strayPrefix+service.StrayKey(slot.ID, ""))
 		}
 		if s.Catalog.Value.Warm != r.Value.Name {
 			delete(c.unreferenced, warmPrefix+r.Value.Name)

@@ -104,10 +104,10 @@ func (e *explainer) processes() []string {
 		}
 		out = append(out, fmt.Sprintf("%s: %d of %s live", r.Value.Name, e.live(r.Value), plural(len(r.Value.Slots), "instance")))
 		for _, slot := range r.Value.Slots {
-			out = append(out, e.slot(slot, "")...)
+			out = append(out, e.slot(r.Value, slot, "")...)
 		}
 		for _, slot := range r.Value.Leaving {
-			out = append(out, e.slot(slot, " (leaving)")...)
+			out = append(out, e.slot(r.Value, slot, " (leaving)")...)
 		}
 	}
 	for _, i := range e.strays() {
@@ -122,16 +122,16 @@ func (e *explainer) processes() []string {
 func (e *explainer) live(r service.Revision) int {
 	n := 0
 	for _, slot := range r.Slots {
-		if slices.ContainsFunc(e.w.Instances[slot.ID], func(i service.Instance) bool { return i.State == service.InstanceLive }) {
+		if slices.ContainsFunc(r.Processes(slot.ID, e.w), func(i service.Instance) bool { return i.State == service.InstanceLive }) {
 			n++
 		}
 	}
 	return n
 }
 
-func (e *explainer) slot(slot service.Slot, mark string) []string {
+func (e *explainer) slot(r service.Revision, slot service.Slot, mark string) []string {
 	h := e.w.Hosts[slot.Host]
-	running := e.w.Instances[slot.ID]
+	running := r.Processes(slot.ID, e.w)
 	if len(running) == 0 {
 		why := "its host reports no process"
 		if !h.Connected || !h.Reported {
@@ -164,7 +164,8 @@ func (e *explainer) strays() []service.Instance {
 	for _, i := range e.w.Of[e.s.Service] {
 		r := e.s.Revision(i.Revision).Value
 		is := func(s service.Slot) bool { return s.ID == i.Slot && s.Host == i.Host }
-		if i.State != service.InstanceExited && !slices.ContainsFunc(r.Slots, is) && !slices.ContainsFunc(r.Leaving, is) {
+		asked := r.Owns(i) && (slices.ContainsFunc(r.Slots, is) || slices.ContainsFunc(r.Leaving, is))
+		if i.State != service.InstanceExited && !asked {
 			out = append(out, i)
 		}
 	}

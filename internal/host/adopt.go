@@ -83,7 +83,7 @@ func (h *Host) adoptLocked(r record) (lost *instance) {
 			h.tend(in)
 			return nil
 		}
-		if s.rec.Stop == nil && r.Assignment.Round == s.rec.Assignment.Round {
+		if s.rec.Stop == nil && r.Assignment.Round == s.rec.Assignment.Round && sameLife(r.Assignment, s.rec.Assignment) {
 			s.rec.Restarts = max(s.rec.Restarts, r.Restarts+1)
 		}
 	}

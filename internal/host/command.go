@@ -55,7 +55,7 @@ func (h *Host) obey(ctx context.Context, c *pb.HostCommand) error {
 		return h.assign(assignmentOf(c.GetAssign()))
 	case c.GetStop() != nil:
 		s := c.GetStop()
-		return h.stop(service.Stop{Slot: s.GetSlot(), Drain: s.GetDrain().AsDuration(), Reason: s.GetReason()})
+		return h.stop(service.Stop{Slot: s.GetSlot(), Minted: s.GetMinted(), Drain: s.GetDrain().AsDuration(), Reason: s.GetReason()})
 	default:
 		return fault.New(fault.Invalid, "", "cannot obey a command of an unknown kind")
 	}
@@ -75,7 +75,7 @@ func laneOf(c *pb.HostCommand) string {
 
 func assignmentOf(a *pb.AssignCommand) service.Assignment {
 	return service.Assignment{
-		Slot: a.GetSlot(), Service: a.GetService(), Revision: a.GetRevision(), Group: a.GetGroup(),
+		Slot: a.GetSlot(), Service: a.GetService(), Revision: a.GetRevision(), Minted: a.GetMinted(), Group: a.GetGroup(),
 		Template: wire.Template(a.GetTemplate()), Round: a.GetRound(), Dwell: a.GetDwell().AsDuration(),
 	}
 }
@@ -128,7 +128,8 @@ func (h *Host) assign(a service.Assignment) error {
 }
 
 // nextRecord is what a slot's record becomes; stands says that it is so already,
-// which a lower round is too.
+// which a lower round is too. Rounds of another life of the slot's name say
+// nothing: its processes are replaced.
 func (h *Host) nextRecord(a service.Assignment) (next slotRecord, stands bool, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,7 +138,7 @@ func (h *Host) nextRecord(a service.Assignment) (next slotRecord, stands bool, e
 	}
 	next = slotRecord{Assignment: a}
 	s := h.slots[a.Slot]
-	if s == nil || s.rec.Stop != nil {
+	if s == nil || s.rec.Stop != nil || !sameLife(a, s.rec.Assignment) {
 		return next, false, nil
 	}
 	if a.Round < s.rec.Assignment.Round || equalAssignments(a, s.rec.Assignment) {
@@ -149,14 +150,15 @@ func (h *Host) nextRecord(a service.Assignment) (next slotRecord, stands bool, e
 	return next, false, nil
 }
 
-// stop puts the end of a slot on disk. Of an unknown slot it is done already.
+// stop puts the end of a slot on disk. Of an unknown slot it is done already,
+// as it is of one that another life of its name has.
 func (h *Host) stop(st service.Stop) error {
 	lock := h.stripe(st.Slot)
 	lock.Lock()
 	defer lock.Unlock()
 	h.mu.Lock()
 	s := h.slots[st.Slot]
-	if s == nil || s.rec.Stop != nil {
+	if s == nil || s.rec.Stop != nil || !view.SameLife(st.Minted, s.rec.Assignment.Minted) {
 		h.mu.Unlock()
 		return nil
 	}
@@ -172,6 +174,9 @@ func (h *Host) stop(st service.Stop) error {
 	s.stir()
 	return nil
 }
+
+// sameLife says that two assignments of a slot are of one life of its name.
+func sameLife(a, b service.Assignment) bool { return view.SameLife(a.Minted, b.Minted) }
 
 func equalAssignments(a, b service.Assignment) bool {
 	return reflect.DeepEqual(normal(a), normal(b))

@@ -39,6 +39,7 @@ func (h *Host) environment(r record, home, tmp string) map[string]string {
 		envPort:     strconv.Itoa(r.Port),
 		envService:  a.Service,
 		envRevision: a.Revision,
+		envMinted:   a.Minted,
 		envSlot:     a.Slot,
 		envRound:    strconv.Itoa(int(a.Round)),
 		envInstance: r.ID,

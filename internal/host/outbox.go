@@ -112,7 +112,7 @@ func (d *due) messages(id string) []*pb.PollRequest {
 	if d.in != nil {
 		a := d.in.rec.Assignment
 		out = append(out, &pb.PollRequest{Message: &pb.PollRequest_Offer{Offer: &pb.InstanceOffer{
-			Instance: id, Service: a.Service, Revision: a.Revision, Group: a.Group,
+			Instance: id, Service: a.Service, Revision: a.Revision, Minted: a.Minted, Group: a.Group,
 			Address: d.in.addr.String(), Grant: int32(d.grant),
 		}}})
 	}

@@ -37,14 +37,21 @@ func (h *Host) carriers() (map[string]proc, error) {
 }
 
 // rebuildSlotsLocked makes again the slots whose records are damaged: from a
-// whole record of an instance in it, or else from its process. A running
+// whole record of an instance in it, or else from its process: that of the
+// highest round, of two lives of its name of the one that began last. A running
 // process whose own record is whole keeps its slot though that one's is lost.
 func (h *Host) rebuildSlotsLocked(records map[string]record, carried map[string]proc) {
-	found := map[string]slotRecord{} // :: slot → record of the highest round
+	found := map[string]slotRecord{} // :: slot → its record
+	started := map[string]uint64{}   // :: slot → start of the process that told of it
 	offer := func(r record) {
 		was, ok := found[r.Assignment.Slot]
-		if !ok || r.Assignment.Round > was.Assignment.Round {
+		newer := r.Assignment.Round > was.Assignment.Round
+		if ok && !sameLife(r.Assignment, was.Assignment) {
+			newer = r.Start > started[r.Assignment.Slot]
+		}
+		if !ok || newer {
 			found[r.Assignment.Slot] = slotRecord{Assignment: r.Assignment, Restarts: r.Restarts}
+			started[r.Assignment.Slot] = r.Start
 		}
 	}
 	for id, r := range records {
@@ -83,7 +90,8 @@ func (h *Host) adoptCarriersLocked(records map[string]record, carried map[string
 		p := carried[id]
 		r, err := h.recordOf(id, p, records)
 		s := h.slots[r.Assignment.Slot]
-		belongs := err == nil && s != nil && len(s.instances) < 2 && s.rec.Assignment.Revision == r.Assignment.Revision
+		belongs := err == nil && s != nil && len(s.instances) < 2 && s.rec.Assignment.Revision == r.Assignment.Revision &&
+			sameLife(r.Assignment, s.rec.Assignment)
 		if !belongs {
 			h.log.Warn("a stray process is withdrawn and drained", "pid", p.pid, "program", p.name, "instance", id, "slot", r.Assignment.Slot, "error", err)
 			r.Assignment.Slot = "stray-" + id
@@ -126,7 +134,7 @@ func (h *Host) recordOf(id string, p proc, records map[string]record) (record, e
 	r.Port, _ = strconv.Atoi(env[envPort])
 	round, _ := strconv.ParseInt(env[envRound], 10, 32)
 	r.Assignment = service.Assignment{
-		Slot: env[envSlot], Service: env[envService], Revision: env[envRevision], Group: env[envRevision], Round: int32(round),
+		Slot: env[envSlot], Service: env[envService], Revision: env[envRevision], Minted: env[envMinted], Group: env[envRevision], Round: int32(round),
 	}
 	a := &r.Assignment
 	if !safeName.MatchString(a.Slot) || a.Service == "" || a.Revision == "" || r.Port <= 0 || r.Port > 65535 {
@@ -149,16 +157,16 @@ func (h *Host) recordOf(id string, p proc, records map[string]record) (record, e
 // assignmentOfRevision finds a whole assignment of the same revision: its own
 // slot's, or another's, which differs in slot and round only.
 func (h *Host) assignmentOfRevision(a service.Assignment, records map[string]record) (service.Assignment, bool) {
-	if s := h.slots[a.Slot]; s != nil && s.rec.Assignment.Revision == a.Revision {
+	if s := h.slots[a.Slot]; s != nil && s.rec.Assignment.Revision == a.Revision && sameLife(a, s.rec.Assignment) {
 		return s.rec.Assignment, true
 	}
 	for _, s := range h.slots {
-		if o := s.rec.Assignment; o.Service == a.Service && o.Revision == a.Revision {
+		if o := s.rec.Assignment; o.Service == a.Service && o.Revision == a.Revision && sameLife(a, o) {
 			return o, true
 		}
 	}
 	for _, r := range records {
-		if o := r.Assignment; o.Service == a.Service && o.Revision == a.Revision {
+		if o := r.Assignment; o.Service == a.Service && o.Revision == a.Revision && sameLife(a, o) {
 			return o, true
 		}
 	}
@@ -174,7 +182,7 @@ func templateOf(pid int, env map[string]string, r record) service.Template {
 			t.Command = append(t.Command, strings.ReplaceAll(strings.ReplaceAll(arg, "$", "$$"), strconv.Itoa(r.Port), "$(PORT)"))
 		}
 	}
-	reserved := []string{envPort, envService, envRevision, envSlot, envRound, envInstance, envHost, "HOME", "TMPDIR", "PATH", "LANG"}
+	reserved := []string{envPort, envService, envRevision, envMinted, envSlot, envRound, envInstance, envHost, "HOME", "TMPDIR", "PATH", "LANG"}
 	for k, v := range env {
 		if !slices.Contains(reserved, k) {
 			t.Env[k] = v

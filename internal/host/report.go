@@ -76,7 +76,7 @@ func (h *Host) nextReport() *pb.HostReport {
 func reportOf(in *instance) *pb.InstanceReport {
 	a := in.rec.Assignment
 	r := &pb.InstanceReport{
-		Id: in.rec.ID, Slot: a.Slot, Service: a.Service, Revision: a.Revision, State: string(in.state),
+		Id: in.rec.ID, Slot: a.Slot, Service: a.Service, Revision: a.Revision, Minted: a.Minted, State: string(in.state),
 		Pid: int32(in.rec.Pid), Restarts: int32(in.rec.Restarts), Round: a.Round,
 		Detail: in.detail, ExitStatus: in.status, Adopted: in.adopted,
 	}

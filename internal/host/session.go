@@ -15,6 +15,7 @@ const (
 	envHost     = "FAIRLEAD_HOST"
 	envService  = "FAIRLEAD_SERVICE"
 	envRevision = "FAIRLEAD_REVISION"
+	envMinted   = "FAIRLEAD_MINTED"
 	envSlot     = "FAIRLEAD_SLOT"
 	envRound    = "FAIRLEAD_ROUND"
 	envPort     = "PORT"

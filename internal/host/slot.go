@@ -35,7 +35,7 @@ func (s *slot) stir() {
 // endedLocked counts an instance that ended by itself, and sets the back-off.
 func (s *slot) endedLocked(in *instance, lived time.Duration, t Timing) {
 	defer s.stir()
-	if in.retiring || in.rec.Assignment.Round < s.rec.Assignment.Round {
+	if in.retiring || in.rec.Assignment.Round < s.rec.Assignment.Round || !sameLife(in.rec.Assignment, s.rec.Assignment) {
 		return
 	}
 	s.failedLocked(lived, t)
@@ -69,14 +69,20 @@ func (s *slot) nextLocked(closing bool, now time.Time) deed {
 		return s.emptyLocked(closing)
 	}
 	var current, old *instance
-	running := 0
+	running, others := 0, 0
 	for _, in := range s.instances {
 		if !in.runs() {
 			continue
 		}
 		running++
+		other := !sameLife(in.rec.Assignment, s.rec.Assignment)
+		if other {
+			others++
+		}
 		switch {
 		case in.retiring:
+		case other:
+			return deed{retire: in, drain: drainOf(in), why: "it is of an earlier life of its slot's name"}
 		case in.rec.Assignment.Round == s.rec.Assignment.Round:
 			current = in
 		default:
@@ -86,6 +92,8 @@ func (s *slot) nextLocked(closing bool, now time.Time) deed {
 	switch {
 	case current != nil && current.deaf:
 		return deed{retire: current, drain: drainOf(current), why: current.detail}
+	case current == nil && others > 0 && s.rec.Assignment.Template.Handover == service.HandoverExclusive:
+		return deed{} // until they have ended
 	case current == nil && running < 2:
 		if wait := s.notBefore.Sub(now); wait > 0 {
 			return deed{wait: wait}

@@ -15,7 +15,7 @@ import (
 func (h *Host) start(s *slot) {
 	h.mu.Lock()
 	r := record{ID: mint(h.cfg.Now), Assignment: s.rec.Assignment, Restarts: s.rec.Restarts, Boot: h.boot}
-	before := lastEnded(s.instances)
+	before := lastEnded(s)
 	h.mu.Unlock()
 	in, err := h.launch(r)
 	if noRoom(err) {
@@ -47,9 +47,11 @@ func (h *Host) start(s *slot) {
 	h.tend(in)
 }
 
-func lastEnded(list []*instance) *instance {
-	for _, in := range slices.Backward(list) {
-		if in.deaf || !in.runs() && !in.retiring {
+// lastEnded is the slot's process whose end the next one tells of; one of
+// another life of the slot's name is none of its business.
+func lastEnded(s *slot) *instance {
+	for _, in := range slices.Backward(s.instances) {
+		if (in.deaf || !in.runs() && !in.retiring) && sameLife(in.rec.Assignment, s.rec.Assignment) {
 			return in
 		}
 	}

@@ -77,6 +77,7 @@ type simHost struct {
 	slots     map[string]*simSlot // :: slot → slot
 	shown     []service.Instance  // what was told, frozen when nothing passes
 	knew      bool                // reported since it connected
+	forgotten bool                // not heard since the leader's process started
 }
 
 // NewSim makes a fleet whose hosts are connected and run nothing.
@@ -116,7 +117,9 @@ func (s *Sim) States() []service.HostState {
 	defer s.mu.Unlock()
 	out := make([]service.HostState, 0, len(s.hosts))
 	for _, h := range s.hosts {
-		out = append(out, h.state())
+		if !h.forgotten {
+			out = append(out, h.state())
+		}
 	}
 	slices.SortFunc(out, func(a, b service.HostState) int { return strings.Compare(a.Name, b.Name) })
 	return out

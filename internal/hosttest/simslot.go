@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/view"
 )
 
 // simSlot is one slot: what is asked for, and at most two processes that run
@@ -23,6 +24,7 @@ type simSlot struct {
 type simProc struct {
 	inst      service.Instance
 	does      Behaviour
+	template  service.Template
 	liveSince time.Time // zero means not live
 	retiring  bool
 	retired   time.Time
@@ -46,10 +48,11 @@ func (s *Sim) assignLocked(h *simHost, a service.Assignment) {
 		sl = &simSlot{assignment: a}
 		h.slots[a.Slot] = sl
 	}
-	if a.Round > sl.assignment.Round || sl.stopped {
+	anew := sl.stopped || !view.SameLife(a.Minted, sl.assignment.Minted)
+	if a.Round > sl.assignment.Round || anew {
 		sl.restarts, sl.backoff = 0, 0
 	}
-	if a.Round >= sl.assignment.Round || sl.stopped {
+	if a.Round >= sl.assignment.Round || anew {
 		sl.assignment = a
 	}
 	sl.stopped = false
@@ -58,7 +61,7 @@ func (s *Sim) assignLocked(h *simHost, a service.Assignment) {
 
 func (s *Sim) stopLocked(h *simHost, st service.Stop) {
 	sl := h.slots[st.Slot]
-	if sl == nil {
+	if sl == nil || !view.SameLife(st.Minted, sl.assignment.Minted) {
 		return
 	}
 	sl.stopped, sl.drain = true, st.Drain
@@ -78,18 +81,27 @@ func (s *Sim) pumpLocked(h *simHost, sl *simSlot) {
 		return
 	}
 	var current, old *simProc
-	alive := 0
-	for _, p := range sl.procs {
+	alive, others := 0, 0
+	for _, p := range slices.Clone(sl.procs) {
+		other := !view.SameLife(p.inst.Minted, sl.assignment.Minted)
+		if other && p.runs() {
+			others++
+		}
 		switch {
 		case !p.runs():
 			continue
 		case p.retiring:
+		case other:
+			s.retireLocked(h, sl, p, drainOf(p.template))
 		case p.inst.Round == sl.assignment.Round:
 			current = p
 		default:
 			old = p
 		}
 		alive++
+	}
+	if current == nil && others > 0 && sl.assignment.Template.Handover == service.HandoverExclusive {
+		return
 	}
 	if current == nil && alive < 2 && sl.pending == nil {
 		s.startLocked(h, sl)
@@ -132,8 +144,8 @@ func (s *Sim) startLocked(h *simHost, sl *simSlot) {
 	s.minted++
 	a := sl.assignment
 	port := 20000 + s.minted%12000
-	p := &simProc{does: s.behave(h.Name, a), inst: service.Instance{
-		ID: fmt.Sprintf("SIM%010d", s.minted), Slot: a.Slot, Service: a.Service, Revision: a.Revision,
+	p := &simProc{does: s.behave(h.Name, a), template: a.Template, inst: service.Instance{
+		ID: fmt.Sprintf("SIM%010d", s.minted), Slot: a.Slot, Service: a.Service, Revision: a.Revision, Minted: a.Minted,
 		Host: h.Name, Zone: h.Zone, Address: fmt.Sprintf("127.0.0.1:%d", port), Round: a.Round,
 		State: service.InstanceStarting, Pid: 1000 + s.minted, Restarts: sl.restarts,
 		Detail: fmt.Sprintf("does not listen on its PORT %d yet", port),
@@ -141,7 +153,9 @@ func (s *Sim) startLocked(h *simHost, sl *simSlot) {
 	if p.does.WrongPort != 0 {
 		p.inst.Detail = fmt.Sprintf("listens on 127.0.0.1:%d, not on its PORT %d", p.does.WrongPort, port)
 	}
-	if last := slices.IndexFunc(sl.procs, func(q *simProc) bool { return !q.runs() }); last >= 0 {
+	if last := slices.IndexFunc(sl.procs, func(q *simProc) bool {
+		return !q.runs() && view.SameLife(q.inst.Minted, a.Minted)
+	}); last >= 0 {
 		p.before = sl.procs[last].inst.Detail
 		p.inst.Detail = service.DetailAfter(p.inst.Detail, p.before)
 	}

@@ -28,7 +28,7 @@ func (s *Sim) Connect(hostName string) {
 				s.pumpLocked(h, sl)
 			}
 		}
-		h.connected, h.hushed, h.knew = true, false, true
+		h.connected, h.hushed, h.knew, h.forgotten = true, false, true, false
 		waiting := h.waiting
 		h.waiting = nil
 		for _, deliver := range waiting {
@@ -62,6 +62,12 @@ func (s *Sim) Lose(hostName string) {
 		h.connected, h.running = false, false
 		s.loseLocked(h)
 	})
+}
+
+// Forget makes a host that is away one that the leader's process, which is a
+// new one, has never heard of: nothing is shown of it until it connects.
+func (s *Sim) Forget(hostName string) {
+	s.with(hostName, func(h *simHost) { h.forgotten = !h.connected })
 }
 
 // Kill ends one process, as kill -9 does.

@@ -68,6 +68,7 @@ type Reach struct {
 	All bool
 	// revisions :: revision → name of a gateway, or "" for the plan in force
 	revisions map[string]string
+	splits    []view.Split // that lead to them
 	// by names a gateway for which it cannot be told.
 	by string
 }
@@ -85,6 +86,22 @@ func (r Reach) Revision(name string) (why string, reached bool) {
 		return "it is in the routes in force", true
 	}
 	return fmt.Sprintf("gateway %s may still route to it", g), true
+}
+
+// Process says the same of one process: a plan that names another life of its
+// revision's name does not lead to it.
+func (r Reach) Process(i Instance) (why string, reached bool) {
+	why, reached = r.Revision(i.Revision)
+	if r.All || !reached {
+		return why, reached
+	}
+	leads := func(s view.Split) bool {
+		return s.Allows(i.Revision, i.Minted) || !slices.Contains(s.Allowed, i.Revision) && s.Revision == i.Revision
+	}
+	if !slices.ContainsFunc(r.splits, leads) {
+		return "", false
+	}
+	return why, true
 }
 
 // MayRoute says what the known gateways may still route to: by the plan in
@@ -105,7 +122,7 @@ func (s *Snapshot) MayRoute(w *World) Reach {
 	return reach
 }
 
-func (r Reach) add(p view.Route, gateway string) {
+func (r *Reach) add(p view.Route, gateway string) {
 	if p.Deleted {
 		return
 	}
@@ -113,6 +130,7 @@ func (r Reach) add(p view.Route, gateway string) {
 		if split.Hold {
 			continue // nobody leases there
 		}
+		r.splits = append(r.splits, split)
 		for _, rev := range append([]string{split.Revision}, split.Allowed...) {
 			if _, ok := r.revisions[rev]; !ok {
 				r.revisions[rev] = gateway

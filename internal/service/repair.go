@@ -64,8 +64,9 @@ func (s *Snapshot) answers(r view.Route, w *World) bool {
 }
 
 func (s *Snapshot) live(revision string, w *World) bool {
-	for _, slot := range s.Revision(revision).Value.Slots {
-		if slices.ContainsFunc(w.Instances[slot.ID], func(i Instance) bool { return i.State == InstanceLive }) {
+	r := s.Revision(revision).Value
+	for _, slot := range r.Slots {
+		if slices.ContainsFunc(r.Processes(slot.ID, w), func(i Instance) bool { return i.State == InstanceLive }) {
 			return true
 		}
 	}
@@ -86,12 +87,12 @@ func (s *Snapshot) planRepairSlots(w *World) Work {
 	return Work{}
 }
 
-// Lost are the revision's slots of which their host reports nothing.
+// Lost are the revision's slots of which their host reports nothing of its own.
 func (r Revision) Lost(w *World) []Slot {
 	var out []Slot
 	for _, slot := range r.Slots {
 		h := w.Hosts[slot.Host]
-		if h.Connected && h.Reported && len(w.Instances[slot.ID]) == 0 {
+		if h.Connected && h.Reported && len(r.Processes(slot.ID, w)) == 0 {
 			out = append(out, slot)
 		}
 	}
@@ -188,7 +189,7 @@ func (s *Snapshot) Strays(w *World) []Instance {
 	var out []Instance
 	var reach *Reach
 	for _, i := range w.Of[s.Service] {
-		if i.State == InstanceExited || !w.Hosts[i.Host].Connected || s.asksFor(i) || w.Stray(i.Slot) < StrayAfter {
+		if i.State == InstanceExited || !w.Hosts[i.Host].Connected || s.asksFor(i) || w.Stray(StrayKey(i.Slot, i.Minted)) < StrayAfter {
 			continue
 		}
 		if reach == nil {
@@ -197,7 +198,7 @@ func (s *Snapshot) Strays(w *World) []Instance {
 		}
 		// Another slot of a revision that is routed may go; a revision that is
 		// nobody's may not while some gateway may route to it.
-		if _, reached := reach.Revision(i.Revision); reached && (reach.All || !s.Revision(i.Revision).Exists()) {
+		if _, reached := reach.Process(i); reached && (reach.All || !s.Revision(i.Revision).Value.Owns(i)) {
 			continue
 		}
 		out = append(out, i)
@@ -205,8 +206,14 @@ func (s *Snapshot) Strays(w *World) []Instance {
 	return out
 }
 
+// StrayKey tells the lives of a slot's name apart.
+func StrayKey(slot, minted string) string { return slot + " " + minted }
+
 func (s *Snapshot) asksFor(i Instance) bool {
 	r := s.Revision(i.Revision).Value
+	if !r.Owns(i) {
+		return false
+	}
 	is := func(slot Slot) bool { return slot.ID == i.Slot && slot.Host == i.Host }
 	return slices.ContainsFunc(r.Slots, is) || slices.ContainsFunc(r.Leaving, is)
 }

@@ -71,6 +71,12 @@ func calm(s *Snapshot) *World {
 	return w
 }
 
+// alive gives the first revision and its route the identity of a life.
+func alive(s *Snapshot, minted string) {
+	s.Revisions[0].Value.Minted = minted
+	s.Routes.Value.Plan = s.CatalogRoutes()
+}
+
 // second adds a revision that the catalog does not refer to, and its deploy.
 func second(s *Snapshot, state RevisionState, deploy saga.State) {
 	s.Catalog.Value.LastRevision = 2
@@ -241,6 +247,28 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 		"a process that nobody asked for": {edit: func(s *Snapshot, w *World) {
 			w.Of["s"] = append(w.Of["s"], Instance{Slot: "s-00001.7", Revision: "s-00001", Host: "b", State: InstanceLive})
 		}, kind: WorkStrays},
+		"a process of an earlier life of a slot's name": {edit: func(s *Snapshot, w *World) {
+			alive(s, "new")
+			w.Of["s"] = append(w.Of["s"], Instance{Slot: "s-00001.0", Revision: "s-00001", Minted: "old", Host: "a", State: InstanceLive})
+		}, kind: WorkStrays},
+		"a process of an earlier life that a gateway may still route to": {edit: func(s *Snapshot, w *World) {
+			alive(s, "new")
+			w.Of["s"] = append(w.Of["s"], Instance{Slot: "s-00001.0", Revision: "s-00001", Minted: "old", Host: "a", State: InstanceLive})
+			was := to("s-00001")
+			was.Splits[0].Minted = []string{"old"}
+			s.Routes.Value.Earlier = []PublishedPlan{{Sequence: 5, Plan: was}}
+			w.Gateways = []KnownGateway{member("g1", 8, 7)}
+		}},
+		"a process from before there were identities": {edit: func(s *Snapshot, _ *World) { alive(s, "new") }},
+		"a slot in which only an earlier life of its name runs": {edit: func(s *Snapshot, w *World) {
+			alive(s, "new")
+			w.Instances["s-00001.0"][0].Minted = "old"
+		}, kind: WorkSlots, revision: "s-00001"},
+		"routes that name no life": {edit: func(s *Snapshot, _ *World) {
+			was := s.Routes.Value.Plan
+			alive(s, "new")
+			s.Routes.Value.Plan = was
+		}, kind: WorkRoutes},
 		"a process of a revision that only a gateway knows": {edit: func(s *Snapshot, w *World) {
 			w.Of["s"] = append(w.Of["s"], Instance{Slot: "s-00009.0", Revision: "s-00009", Host: "b", State: InstanceLive})
 			w.Gateways = []KnownGateway{member("g1", 200, 200)}

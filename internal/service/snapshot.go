@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,8 +68,9 @@ type World struct {
 	Unreferenced func(revision string) time.Duration
 	// Cooled says that the window has passed in which a revision is kept warm.
 	Cooled func(revision string) bool
-	// Stray says for how long the leader has seen that nobody asked for a slot.
-	Stray func(slot string) time.Duration
+	// Stray says for how long the leader has seen that nobody asked for what
+	// StrayKey names.
+	Stray func(key string) time.Duration
 }
 
 // KnownGateway is one gateway of the membership, with what is seen of it now.
@@ -188,9 +190,24 @@ func (r Revision) GroupOf() string {
 // Assignment of one of the revision's slots.
 func (r Revision) Assignment(slot string, dwell time.Duration) Assignment {
 	return Assignment{
-		Slot: slot, Service: r.Service, Revision: r.Name, Group: r.GroupOf(),
+		Slot: slot, Service: r.Service, Revision: r.Name, Minted: r.Minted, Group: r.GroupOf(),
 		Template: r.Template, Round: r.Round, Dwell: dwell,
 	}
+}
+
+// Owns says that a process was started for the revision, in this life of its name.
+func (r Revision) Owns(i Instance) bool {
+	return i.Revision == r.Name && view.SameLife(i.Minted, r.Minted)
+}
+
+// Processes in one of the revision's slots, as reported. Those of another life
+// of its name are none of its own.
+func (r Revision) Processes(slot string, w *World) []Instance {
+	other := func(i Instance) bool { return !view.SameLife(i.Minted, r.Minted) }
+	if list := w.Instances[slot]; !slices.ContainsFunc(list, other) {
+		return list // as ever, and cheaply
+	}
+	return slices.DeleteFunc(slices.Clone(w.Instances[slot]), other)
 }
 
 // ReadyDeadline is how long an attempt may take to be ready.

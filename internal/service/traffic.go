@@ -140,9 +140,11 @@ func (s *Snapshot) PlanRoutes(parts []CatalogPart, hosts []string) view.Route {
 		if p.Percent == 0 && p.Tag == "" {
 			continue // nothing leads there
 		}
-		r.Splits = append(r.Splits, view.Split{
-			Revision: p.Revision, Percent: p.Percent, Group: p.Group, Allowed: []string{p.Revision}, Tag: p.Tag,
-		})
+		split := view.Split{Revision: p.Revision, Percent: p.Percent, Group: p.Group, Allowed: []string{p.Revision}, Tag: p.Tag}
+		if minted := s.Revision(p.Revision).Value.Minted; minted != "" {
+			split.Minted = []string{minted}
+		}
+		r.Splits = append(r.Splits, split)
 	}
 	if t := s.Revision(lead.Revision).Value.Template; lead.Percent >= 0 {
 		r.Limits = view.Limits{FirstByte: t.RequestTimeout, Drain: t.Drain, Idempotent: t.Idempotent}
@@ -164,7 +166,7 @@ func SamePlan(a, b view.Route) bool {
 
 func sameSplit(a, b view.Split) bool {
 	return a.Revision == b.Revision && a.Percent == b.Percent && a.Group == b.Group && a.Tag == b.Tag &&
-		a.Hold == b.Hold && slices.Equal(a.Allowed, b.Allowed)
+		a.Hold == b.Hold && slices.Equal(a.Allowed, b.Allowed) && slices.Equal(a.Minted, b.Minted)
 }
 
 // Held is the route with every group held: what comes waits, and no revision

@@ -18,15 +18,18 @@ const (
 
 // Instance is one process in a slot, as its host last reported it.
 type Instance struct {
-	ID       string        `json:"id"` // one process's, never used again
-	Slot     string        `json:"slot"`
-	Service  string        `json:"service"`
-	Revision string        `json:"revision"`
-	Host     string        `json:"host"`
-	Zone     string        `json:"zone"`
-	Address  string        `json:"address"` // host:port that it listens on
-	State    InstanceState `json:"state"`
-	Pid      int           `json:"pid"`
+	ID       string `json:"id"` // one process's, never used again
+	Slot     string `json:"slot"`
+	Service  string `json:"service"`
+	Revision string `json:"revision"`
+	// Minted is which life of the revision's name it was started for; empty
+	// when its host does not know.
+	Minted  string        `json:"minted,omitempty"`
+	Host    string        `json:"host"`
+	Zone    string        `json:"zone"`
+	Address string        `json:"address"` // host:port that it listens on
+	State   InstanceState `json:"state"`
+	Pid     int           `json:"pid"`
 	// Restarts counts the slot's earlier processes under this assignment.
 	Restarts int   `json:"restarts"`
 	Round    int32 `json:"round"`
@@ -58,9 +61,12 @@ func DetailAfter(detail, before string) string {
 
 // Assignment asks a host to keep one slot running.
 type Assignment struct {
-	Slot     string   `json:"slot"`
-	Service  string   `json:"service"`
-	Revision string   `json:"revision"`
+	Slot     string `json:"slot"`
+	Service  string `json:"service"`
+	Revision string `json:"revision"`
+	// Minted identifies this life of the revision's name, and of the slot's. A
+	// process of another life is ended at once. Empty means any.
+	Minted   string   `json:"minted,omitempty"`
 	Group    string   `json:"group"`
 	Template Template `json:"template"`
 	// Round of restarts: a higher one replaces the process, the new one live
@@ -73,8 +79,10 @@ type Assignment struct {
 // Stop asks a host to end a slot: withdrawn first, then SIGTERM when no lease
 // is held or Drain has passed, then 10 s later SIGKILL.
 type Stop struct {
-	Slot  string        `json:"slot"`
-	Drain time.Duration `json:"drain"` // zero means 30 s
+	Slot string `json:"slot"`
+	// Minted, where set, spares the slot of another life of its name.
+	Minted string        `json:"minted,omitempty"`
+	Drain  time.Duration `json:"drain"` // zero means 30 s
 	// Reason is logged and shown.
 	Reason string `json:"reason,omitempty"`
 }

@@ -28,7 +28,7 @@ func (s *Server) Assign(ctx context.Context, e view.Epoch, host string, a servic
 	return s.command(ctx, host, &pb.HostCommand{
 		Epoch: wire.EpochProto(e),
 		Command: &pb.HostCommand_Assign{Assign: &pb.AssignCommand{
-			Slot: a.Slot, Service: a.Service, Revision: a.Revision, Group: a.Group,
+			Slot: a.Slot, Service: a.Service, Revision: a.Revision, Minted: a.Minted, Group: a.Group,
 			Template: wire.TemplateProto(a.Template), Round: a.Round, Dwell: durationpb.New(a.Dwell),
 		}},
 	})
@@ -39,7 +39,7 @@ func (s *Server) Stop(ctx context.Context, e view.Epoch, host string, st service
 	return s.command(ctx, host, &pb.HostCommand{
 		Epoch: wire.EpochProto(e),
 		Command: &pb.HostCommand_Stop{Stop: &pb.StopCommand{
-			Slot: st.Slot, Drain: durationpb.New(st.Drain), Reason: st.Reason,
+			Slot: st.Slot, Minted: st.Minted, Drain: durationpb.New(st.Drain), Reason: st.Reason,
 		}},
 	})
 }

@@ -105,7 +105,7 @@ func (s *Server) report(c *conn, r *pb.HostReport) {
 
 func instanceOf(r *pb.InstanceReport, h service.Host) service.Instance {
 	return service.Instance{
-		ID: r.GetId(), Slot: r.GetSlot(), Service: r.GetService(), Revision: r.GetRevision(),
+		ID: r.GetId(), Slot: r.GetSlot(), Service: r.GetService(), Revision: r.GetRevision(), Minted: r.GetMinted(),
 		Host: h.Name, Zone: h.Zone, Address: r.GetAddress(), State: service.InstanceState(r.GetState()),
 		Pid: int(r.GetPid()), Restarts: int(r.GetRestarts()), Round: r.GetRound(),
 		LiveFor: r.GetLiveFor().AsDuration(), Detail: r.GetDetail(), LastLines: r.GetLastLines(),
