@@ -1,0 +1,114 @@
+package view
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+)
+
+// Change leads from one version of a service's view to another, endpoint by
+// endpoint.
+type Change struct {
+	Service  string
+	Base, To Version // zero Base: all that is held is replaced
+	Epoch    Epoch
+	Deleted  bool
+	Empty    bool
+	Put      []Endpoint // new or otherwise, by ID
+	Gone     []string   // identities, sorted
+	Marks    []ZoneMark // all of them: they are few
+	Digest   Digest     // of what results
+}
+
+// Full says that the change replaces all that is held.
+func (c *Change) Full() bool { return c.Base.Zero() }
+
+// ChangeFrom leads from old to s; from nil, or from another incarnation, it is
+// the whole view.
+func (s *Service) ChangeFrom(old *Service) Change {
+	c := Change{Service: s.Name, To: s.Version, Epoch: s.Epoch, Deleted: s.Deleted, Empty: s.Empty, Marks: s.Marks, Digest: s.Digest()}
+	if old == nil || old.Version.Zero() || old.Version.Against(s.Version) == Foreign {
+		c.Put = s.Endpoints
+		return c
+	}
+	c.Base = old.Version
+	i := 0
+	for _, e := range s.Endpoints {
+		for ; i < len(old.Endpoints) && old.Endpoints[i].ID < e.ID; i++ {
+			c.Gone = append(c.Gone, old.Endpoints[i].ID)
+		}
+		if i < len(old.Endpoints) && old.Endpoints[i].ID == e.ID {
+			if old.Endpoints[i] != e {
+				c.Put = append(c.Put, e)
+			}
+			i++
+			continue
+		}
+		c.Put = append(c.Put, e)
+	}
+	for ; i < len(old.Endpoints); i++ {
+		c.Gone = append(c.Gone, old.Endpoints[i].ID)
+	}
+	return c
+}
+
+// Apply makes the view that c leads to; s stays as it is, and may be nil. The
+// error is ErrBase or ErrDigest, wrapped: ask for the whole view then.
+func (s *Service) Apply(c Change) (*Service, error) {
+	out := &Service{Name: c.Service, Version: c.To, Epoch: c.Epoch, Deleted: c.Deleted, Empty: c.Empty, Marks: slices.Clone(c.Marks)}
+	if c.Full() {
+		out.Endpoints = slices.Clone(c.Put)
+	} else {
+		if s == nil || s.Version != c.Base {
+			return nil, fmt.Errorf("cannot apply the view %s of %s: %w", c.To, c.Service, ErrBase)
+		}
+		out.Endpoints = merge(s.Endpoints, c.Put, c.Gone)
+	}
+	if out.Digest() != c.Digest {
+		return nil, fmt.Errorf("cannot apply the view %s of %s: %w", c.To, c.Service, ErrDigest)
+	}
+	return out, nil
+}
+
+// merge is the held endpoints without those that are gone, and with those that
+// are put in their place.
+func merge(held, put []Endpoint, gone []string) []Endpoint {
+	out := make([]Endpoint, 0, len(held)+len(put))
+	for _, e := range held {
+		if _, is := slices.BinarySearch(gone, e.ID); is {
+			continue
+		}
+		if _, is := slices.BinarySearchFunc(put, e.ID, byID); is {
+			continue
+		}
+		out = append(out, e)
+	}
+	out = append(out, put...)
+	slices.SortFunc(out, func(x, y Endpoint) int { return cmp.Compare(x.ID, y.ID) })
+	return out
+}
+
+// Compose joins two changes that follow one another into one.
+func Compose(first, second Change) (Change, error) {
+	if second.Full() {
+		return second, nil
+	}
+	if second.Base != first.To {
+		return Change{}, fmt.Errorf("cannot join the changes to %s and from %s of %s: %w", first.To, second.Base, second.Service, ErrBase)
+	}
+	out := second
+	out.Base = first.Base
+	out.Put = merge(first.Put, second.Put, second.Gone)
+	out.Gone = slices.DeleteFunc(slices.Clone(first.Gone), func(id string) bool {
+		_, back := slices.BinarySearchFunc(second.Put, id, byID)
+		return back
+	})
+	if !first.Full() {
+		out.Gone = append(out.Gone, second.Gone...)
+		slices.Sort(out.Gone)
+		out.Gone = slices.Compact(out.Gone)
+	} else {
+		out.Gone = nil
+	}
+	return out, nil
+}
