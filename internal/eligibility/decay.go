@@ -63,9 +63,9 @@ func (d decay) after(s sum, seconds int64) sum {
 // spread is what n results are worth now that came evenly over the span of
 // seconds that ends now: clean running is sealed as one row for ten seconds,
 // and must not weigh more than the same results told one by one.
-func (d decay) spread(n uint32, span int) sum {
+func (d decay) spread(n sum, span int) sum {
 	if span <= 1 {
-		return sum(n) * one
+		return n
 	}
 	var worth uint64
 	at := decay(1) << 32
@@ -73,7 +73,7 @@ func (d decay) spread(n uint32, span int) sum {
 		worth += uint64(at)
 		at = at.times(d)
 	}
-	hi, lo := bits.Mul64(uint64(n)<<16, worth/uint64(span))
+	hi, lo := bits.Mul64(uint64(n), worth/uint64(span))
 	return sum(hi<<32 | lo>>32)
 }
 

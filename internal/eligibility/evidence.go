@@ -70,9 +70,11 @@ func (s Sketch) Count() int { return bits.OnesCount64(uint64(s)) }
 
 // Evidence is all that one sealed tick holds about one instance.
 type Evidence struct {
-	Probes   []Probe
-	Self     *Self
-	Outcomes *Outcomes
+	Probes []Probe
+	Self   *Self
+	// Outcomes of the second, after those of the clean running before it where
+	// that was held back.
+	Outcomes []Outcomes
 }
 
 // Facts are what the registry knows of an instance; they are no evidence.

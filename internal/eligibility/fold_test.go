@@ -27,10 +27,10 @@ func draw(t *rapid.T) Evidence {
 	if rapid.Bool().Draw(t, "calls") {
 		count := rapid.OneOf(rapid.Uint32Range(0, 100), rapid.Uint32())
 		sketch := rapid.OneOf(rapid.Uint64Range(0, 7), rapid.Uint64())
-		e.Outcomes = &Outcomes{
+		e.Outcomes = []Outcomes{{
 			Span: rapid.Uint8().Draw(t, "span"), OK: count.Draw(t, "ok"), Failed: count.Draw(t, "failed"), Compared: count.Draw(t, "compared"),
 			Expected: rapid.Uint64().Draw(t, "expected"), Reporters: Sketch(sketch.Draw(t, "reporters")), Hurt: Sketch(sketch.Draw(t, "hurt")), Refusing: Sketch(sketch.Draw(t, "refusing")),
-		}
+		}}
 	}
 	return e
 }
@@ -201,7 +201,7 @@ func TestACleanRunToldAtOnceWeighsAsMuchAsToldSecondBySecond(t *testing.T) {
 
 func BenchmarkFold(b *testing.B) {
 	c, s, now := Prepare(Default()), State{Born: 1}, int64(0)
-	e := Evidence{Outcomes: &Outcomes{OK: 100, Failed: 1, Compared: 101, Expected: 1010, Reporters: 7, Hurt: 1}}
+	e := Evidence{Outcomes: []Outcomes{{OK: 100, Failed: 1, Compared: 101, Expected: 1010, Reporters: 7, Hurt: 1}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		now++

@@ -210,7 +210,7 @@ func calls(e *Evidence, words []string) error {
 		o.Compared = o.OK + o.Failed
 		o.Expected = uint64(o.Compared) * uint64(sib) * 10
 	}
-	e.Outcomes = o
+	e.Outcomes = append(e.Outcomes, *o)
 	return nil
 }
 

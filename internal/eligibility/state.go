@@ -83,8 +83,10 @@ func (s *State) see(c *Terms, e Evidence, now int64) {
 	if e.Self != nil && c.Profile.Self {
 		s.Self.see(c, *e.Self, now)
 	}
-	if e.Outcomes != nil && c.Profile.Outcomes {
-		s.Outcomes.see(c, *e.Outcomes, now)
+	for _, o := range e.Outcomes {
+		if c.Profile.Outcomes {
+			s.Outcomes.see(c, o, now)
+		}
 	}
 }
 
@@ -172,10 +174,10 @@ func (o *Called) see(c *Terms, x Outcomes, now int64) {
 	}
 	o.At, o.Last = now, now
 	span := int(min(max(x.Span, 1), window))
-	o.Results += c.decay.spread(x.OK+x.Failed, span)
-	o.Bad += c.decay.spread(x.Failed, span)
-	o.Compared += c.decay.spread(x.Compared, span)
-	o.Expected += sum(x.Expected) * one / 1000
+	o.Results += c.decay.spread(sum(x.OK+x.Failed)*one, span)
+	o.Bad += c.decay.spread(sum(x.Failed)*one, span)
+	o.Compared += c.decay.spread(sum(x.Compared)*one, span)
+	o.Expected += c.decay.spread(sum(x.Expected)*one/1000, span)
 	o.turn(now)
 	o.Count[0] += x.OK + x.Failed
 	o.Reporters[0] |= x.Reporters

@@ -1,0 +1,113 @@
+package evidence
+
+import (
+	"sync"
+
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+)
+
+// Bounds on what one witness may say in one batch.
+const (
+	// Cap is how many of a reporter's results about one instance count in a
+	// second: volume buys no weight beyond it.
+	Cap = 20
+	// maxCount is the most results of a row that can be honest.
+	maxCount = 1 << 20
+	// MaxRows of a batch; a longer one is refused whole.
+	MaxRows = 20_000
+	// cleanRun is how many seconds of clean running are sealed as one row.
+	cleanRun = 10
+	// hurtBy is by how much a reporter must fare worse at an instance than at
+	// its siblings to be counted among the hurt, in thousandths.
+	hurtBy = 100
+)
+
+// Instance is what the ingest knows of one: which service it belongs to, and
+// who may look at it.
+type Instance struct {
+	Handle  uint32
+	ID      string
+	Service string
+	Profile eligibility.Profile
+	// Probers that are assigned to it, by handle, and those that were until
+	// the assignment before.
+	Probers, Before []uint32
+}
+
+// Ingest takes evidence in. All its methods may be called by several at once.
+type Ingest struct {
+	mu        sync.Mutex
+	instances map[uint32]*open // :: instance's handle → its open row
+	dirty     []*open          // rows with something in them
+	watches   map[uint32]*eligibility.Watch
+	interval  int // seconds between one prober's looks
+	tick      int64
+	discarded map[Reason]uint64
+	bytes     map[string]uint64 // :: class → bytes as they came
+}
+
+// open is an instance's row of the second that is not sealed yet, and the clean
+// running before it.
+type open struct {
+	Instance
+	service  *service
+	dirty    bool
+	row      eligibility.Outcomes // of this second
+	clean    eligibility.Outcomes // of the clean seconds before it
+	probes   []eligibility.Probe
+	self     *eligibility.Self
+	selfTold eligibility.Self
+	selfAt   int64
+	cleanAt  int64 // the tick from which clean running is held back; 0 is none
+}
+
+// service numbers the services, so that a reporter's sums need no strings.
+type service struct{ name string }
+
+// New makes an ingest whose next tick is the one after last.
+func New(last int64, probeInterval int) *Ingest {
+	return &Ingest{
+		instances: map[uint32]*open{}, watches: map[uint32]*eligibility.Watch{}, interval: probeInterval, tick: last + 1,
+		discarded: map[Reason]uint64{}, bytes: map[string]uint64{},
+	}
+}
+
+// Know enters an instance, or what is new about it.
+func (in *Ingest) Know(x Instance) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	o := in.instances[x.Handle]
+	if o == nil {
+		o = &open{service: in.service(x.Service)}
+		in.instances[x.Handle] = o
+	}
+	o.Instance = x
+}
+
+// service finds the service by any instance of it; changes are few, rows are
+// many.
+func (in *Ingest) service(name string) *service {
+	for _, o := range in.instances {
+		if o.service.name == name {
+			return o.service
+		}
+	}
+	return &service{name}
+}
+
+// Forget drops an instance. What is said about it from then on is discarded.
+func (in *Ingest) Forget(handle uint32) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if o := in.instances[handle]; o != nil {
+		o.Handle = 0 // its row, if one is open, is dropped when the tick is sealed
+		delete(in.instances, handle)
+	}
+}
+
+func (in *Ingest) touch(o *open) {
+	if !o.dirty {
+		o.dirty = true
+		in.dirty = append(in.dirty, o)
+	}
+}

@@ -1,0 +1,38 @@
+package evidence
+
+import "maps"
+
+// Reason is why evidence was discarded.
+type Reason string
+
+// The closed set of reasons; each is a label of a metric.
+const (
+	UnknownInstance Reason = "unknown-instance" // no such handle: gone, or never was
+	NotAssigned     Reason = "not-assigned"     // a prober about a target that is not its own
+	NotItself       Reason = "not-itself"       // a workload about another than itself
+	OutOfRange      Reason = "out-of-range"     // a count or a value that cannot be honest
+	Repeated        Reason = "repeated"         // a batch that was taken already
+	TooLarge        Reason = "too-large"        // more rows than a batch may have
+	Undeclared      Reason = "undeclared"       // a class that the service's profile does not name
+)
+
+// Discarded says how much was discarded, by reason.
+func (in *Ingest) Discarded() map[Reason]uint64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return maps.Clone(in.discarded)
+}
+
+// Bytes says how many bytes of each class came in, as [Ingest.Weighed] was told.
+func (in *Ingest) Bytes() map[string]uint64 {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return maps.Clone(in.bytes)
+}
+
+// Weighed notes what a class cost on the wire.
+func (in *Ingest) Weighed(class string, bytes int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.bytes[class] += uint64(max(bytes, 0))
+}

@@ -1,0 +1,116 @@
+package evidence
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+)
+
+// Tick is a sealed second. It never changes.
+type Tick struct {
+	Number int64
+	Rows   []TickRow // by handle
+}
+
+// TickRow is what the second holds about one instance.
+type TickRow struct {
+	Instance uint32
+	eligibility.Evidence
+}
+
+// Seal ends the second and begins the next.
+func (in *Ingest) Seal() Tick {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	t := Tick{Number: in.tick}
+	held := in.dirty[:0]
+	for _, o := range in.dirty {
+		if o.Handle == 0 { // forgotten meanwhile
+			continue
+		}
+		in.doubt(o)
+		if e, full := o.seal(in.tick); full {
+			t.Rows = append(t.Rows, TickRow{o.Handle, e})
+		}
+		if o.dirty {
+			held = append(held, o)
+		}
+	}
+	clear(in.dirty[len(held):])
+	in.dirty = held
+	slices.SortFunc(t.Rows, func(a, b TickRow) int { return cmp.Compare(a.Instance, b.Instance) })
+	in.tick++
+	return t
+}
+
+// doubt marks what suspect probers say: all looks of the second are in by now.
+func (in *Ingest) doubt(o *open) {
+	for i := range o.probes {
+		p := &o.probes[i]
+		p.Suspect = p.Result != eligibility.Good && in.watches[p.Prober].Suspect(in.tick)
+	}
+}
+
+// seal gives the row where anything failed or changed, or where ten seconds of
+// clean running are full; otherwise they are held back.
+func (o *open) seal(now int64) (e eligibility.Evidence, full bool) {
+	if o.cleanAt == 0 {
+		o.cleanAt = now
+	}
+	bad := o.row.Failed > 0
+	if !bad {
+		add(&o.clean, o.row)
+		o.row = eligibility.Outcomes{}
+	}
+	if !bad && !o.troubled() && (now+int64(o.Handle))%cleanRun != 0 {
+		return e, false
+	}
+	if o.clean.OK > 0 {
+		o.clean.Span = uint8(min(now-o.cleanAt+1, cleanRun))
+		e.Outcomes = append(e.Outcomes, o.clean)
+	}
+	if bad {
+		o.row.Span = 1
+		e.Outcomes = append(e.Outcomes, o.row)
+	}
+	e.Probes = runs(o.probes)
+	if o.self != nil {
+		e.Self, o.selfTold, o.selfAt = o.self, *o.self, now
+	}
+	o.row, o.clean, o.probes, o.self, o.dirty, o.cleanAt = eligibility.Outcomes{}, eligibility.Outcomes{}, nil, nil, false, 0
+	return e, len(e.Outcomes) > 0 || len(e.Probes) > 0 || e.Self != nil
+}
+
+// troubled reports whether a look failed, or the workload's word changed.
+func (o *open) troubled() bool {
+	return o.self != nil && (o.selfAt == 0 || !same(*o.self, o.selfTold)) ||
+		slices.ContainsFunc(o.probes, func(p eligibility.Probe) bool { return p.Result != eligibility.Good })
+}
+
+func same(a, b eligibility.Self) bool {
+	return a.Ready == b.Ready && a.Draining == b.Draining && slices.Equal(a.Dependencies, b.Dependencies)
+}
+
+// runs joins each prober's good looks that follow one another. What failed
+// stays as it came.
+func runs(probes []eligibility.Probe) (out []eligibility.Probe) {
+	for _, p := range probes {
+		i := slices.IndexFunc(out, func(q eligibility.Probe) bool { return q.Prober == p.Prober })
+		if i >= 0 && p.Result == eligibility.Good && out[i].Result == eligibility.Good {
+			out[i].Count++
+			continue
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// add puts a second to a run.
+func add(run *eligibility.Outcomes, row eligibility.Outcomes) {
+	run.OK += row.OK
+	run.Compared += row.Compared
+	run.Expected += row.Expected
+	run.Reporters |= row.Reporters
+	run.Hurt |= row.Hurt
+}
