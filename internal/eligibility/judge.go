@@ -34,6 +34,7 @@ func (s *State) Fold(c *Terms, e Evidence, f Facts, now int64) (ch Change, chang
 // Judge decides by what is remembered. It is a list: the first rule that
 // applies decides.
 func (s *State) Judge(c *Terms, f Facts, now int64) (ch Change, changed bool, due int64) {
+	s.Judged = now
 	l := s.look(c, now)
 	v, r, w := s.decide(c, f, &l, now)
 	ch = Change{From: s.Verdict, FromRule: s.Rule, FromWeight: s.Weight, To: v, Rule: r, Weight: w}

@@ -4,7 +4,8 @@ package eligibility
 // value with Born set is an instance that was just entered. It is plain data:
 // the record of a transition carries it, and a rebuild starts from it.
 type State struct {
-	Born int64 // the tick at which it was entered
+	Born   int64 // the tick at which it was entered
+	Judged int64 // the last tick that was folded
 
 	Verdict Verdict
 	Rule    Rule

@@ -1,0 +1,225 @@
+// Package evaluate drives eligibility and views: it folds sealed ticks into
+// every instance that they speak of or that is due, keeps what is published of
+// each service, and says what changed. Read [Evaluator] first.
+//
+// It is incremental: a tick costs by what it holds, not by the size of the
+// estate. It has no clock and no I/O: whoever drives it hands it the ticks,
+// commits the transitions that it returns, and then publishes the views.
+package evaluate
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+	"github.com/fairlead-platform/fairlead/internal/evidence"
+	"github.com/fairlead-platform/fairlead/internal/registry"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Evaluator holds what is computed of every instance and service. Nothing of
+// it is stored; it is rebuilt from the registry, the recorded transitions and
+// the ticks after them.
+type Evaluator struct {
+	Version view.Version // region, incarnation and epoch of the views; the counter is theirs
+	Epoch   view.Epoch
+
+	instances map[uint32]*instance // :: instance's handle → what is computed of it
+	services  map[string]*service  // :: service name → its terms and its view
+	due       map[int64][]uint32   // :: tick → handles that must be judged then
+	now       int64
+	touched   map[string]bool // :: service name → its view may have changed
+}
+
+type instance struct {
+	row   registry.Instance
+	held  bool // out by a person's hand
+	state eligibility.State
+	due   int64
+}
+
+type service struct {
+	name      string
+	terms     *eligibility.Terms
+	assembler view.Assembler
+	route     view.Route
+	members   map[uint32]*instance // :: handle → instance
+	published *view.Service
+}
+
+// New makes an evaluator that has folded everything up to the tick now.
+func New(v view.Version, e view.Epoch, now int64) *Evaluator {
+	return &Evaluator{
+		Version: v, Epoch: e, now: now,
+		instances: map[uint32]*instance{}, services: map[string]*service{}, due: map[int64][]uint32{}, touched: map[string]bool{},
+	}
+}
+
+// Now is the last tick that was folded.
+func (e *Evaluator) Now() int64 { return e.now }
+
+// Transition is a change of one instance's verdict, or of the rule behind it.
+type Transition struct {
+	Service, Instance string
+	Handle            uint32
+	Tick              int64
+	eligibility.Change
+	Account eligibility.Account
+	// State is what was remembered at the moment: a rebuild starts from it.
+	State eligibility.State
+	// Ready says that the instance was in rotation for the first time.
+	Ready bool
+}
+
+// SetService sets by which contract and guard a service's instances are read.
+// Everything of it is judged again at the next tick.
+func (e *Evaluator) SetService(name string, c eligibility.Contract, g view.GuardPolicy) {
+	s := e.service(name)
+	s.terms, s.assembler.Policy = eligibility.Prepare(c), g
+	for h, x := range s.members {
+		e.schedule(h, x, e.now+1)
+	}
+	e.touched[name] = true
+}
+
+// SetRoute sets which revisions a service's view holds.
+func (e *Evaluator) SetRoute(r view.Route) {
+	s := e.service(r.Service)
+	s.route = r
+	e.touched[r.Service] = true
+}
+
+// Forget drops a service that is gone, with its view.
+func (e *Evaluator) Forget(name string) {
+	if s := e.services[name]; s != nil {
+		for h := range s.members {
+			delete(e.instances, h)
+		}
+	}
+	delete(e.services, name)
+	delete(e.touched, name)
+}
+
+func (e *Evaluator) service(name string) *service {
+	s := e.services[name]
+	if s == nil {
+		s = &service{name: name, terms: eligibility.Prepare(eligibility.Default()), members: map[uint32]*instance{}}
+		s.route.Service = name
+		e.services[name] = s
+	}
+	return s
+}
+
+// Enter sets an instance's row. One that is new starts from the state of its
+// last recorded transition, where there is one.
+func (e *Evaluator) Enter(row registry.Instance, recorded *eligibility.State) {
+	x := e.instances[row.Handle]
+	s := e.service(row.Service)
+	if x == nil {
+		x = &instance{state: eligibility.State{Born: e.now + 1, Ready: row.EverReady}}
+		if recorded != nil {
+			x.state = *recorded
+		}
+		e.instances[row.Handle], s.members[row.Handle] = x, x
+	}
+	x.row = row
+	e.schedule(row.Handle, x, e.now+1)
+	e.touched[row.Service] = true
+}
+
+// Leave drops an instance: its process ended, and nobody asks about it.
+func (e *Evaluator) Leave(handle uint32) {
+	x := e.instances[handle]
+	if x == nil {
+		return
+	}
+	delete(e.instances, handle)
+	delete(e.services[x.row.Service].members, handle)
+	e.touched[x.row.Service] = true
+}
+
+// HoldOut has a person keep an instance out, or no longer.
+func (e *Evaluator) HoldOut(handle uint32, out bool) {
+	if x := e.instances[handle]; x != nil && x.held != out {
+		x.held = out
+		e.schedule(handle, x, e.now+1)
+	}
+}
+
+func (e *Evaluator) schedule(handle uint32, x *instance, at int64) {
+	if x.due == at {
+		return
+	}
+	x.due = at
+	e.due[at] = append(e.due[at], handle)
+}
+
+// Fold folds the next tick. Ticks come in order; one that was folded already
+// is passed over. What it returns is to be committed before views are
+// published.
+func (e *Evaluator) Fold(t evidence.Tick) (out []Transition) {
+	if t.Number <= e.now {
+		return nil
+	}
+	e.now = t.Number
+	judged := make(map[uint32]bool, len(t.Rows))
+	for i := range t.Rows {
+		h := t.Rows[i].Instance
+		if x := e.instances[h]; x != nil {
+			judged[h] = true
+			out = e.judge(h, x, t.Rows[i].Evidence, out)
+		}
+	}
+	handles := e.due[t.Number]
+	delete(e.due, t.Number)
+	slices.Sort(handles)
+	for _, h := range handles {
+		if x := e.instances[h]; x != nil && !judged[h] && x.due == t.Number {
+			judged[h] = true
+			out = e.judge(h, x, eligibility.Evidence{}, out)
+		}
+	}
+	return out
+}
+
+// far is where what is due is not worth a place in the list: evidence will
+// have come before.
+const far = 4 * 3600
+
+func (e *Evaluator) judge(h uint32, x *instance, ev eligibility.Evidence, out []Transition) []Transition {
+	if x.state.Judged >= e.now { // a rebuild begins before this one's last transition
+		e.schedule(h, x, x.state.Judged+1)
+		return out
+	}
+	s := e.services[x.row.Service]
+	wasReady := x.state.Ready
+	ch, changed, due := x.state.Fold(s.terms, ev, x.facts(), e.now)
+	if due <= e.now+far {
+		e.schedule(h, x, due)
+	}
+	if !changed {
+		return out
+	}
+	e.touched[s.name] = true
+	if ch.From == ch.To && ch.FromRule == ch.Rule && !ch.Quarantined {
+		return out // a weight or a step of the ramp: seen in the view, and no transition
+	}
+	ready := !wasReady && x.state.Ready
+	x.row.EverReady = x.row.EverReady || ready
+	return append(out, Transition{
+		Service: s.name, Instance: x.row.ID, Handle: h, Tick: e.now, Change: ch,
+		Account: x.state.Explain(s.terms, e.now), State: x.state, Ready: ready,
+	})
+}
+
+func (x *instance) facts() eligibility.Facts {
+	return eligibility.Facts{Terminating: x.row.Terminating, Gone: x.row.Gone, LeaseEnded: x.row.Missing > 0 && x.row.Source == registry.Lease, HeldOut: x.held}
+}
+
+// Touched are the services whose views may have changed since they were taken
+// last, sorted.
+func (e *Evaluator) Touched() []string {
+	names := slices.Sorted(maps.Keys(e.touched))
+	clear(e.touched)
+	return names
+}

@@ -1,0 +1,142 @@
+package evaluate
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+	"github.com/fairlead-platform/fairlead/internal/registry"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Published is what became of a service's view.
+type Published struct {
+	View *view.Service
+	// Changed says that it is a new version.
+	Changed bool
+	// Rest says that a part of the change was left for later: call again with
+	// all within a second.
+	Rest bool
+	view.Assembly
+}
+
+// Publish brings a service's view up to date: all of it, or only what takes
+// traffic away from trouble.
+func (e *Evaluator) Publish(name string, all bool) Published {
+	s := e.services[name]
+	if s == nil {
+		return Published{}
+	}
+	out := Published{Assembly: s.assembler.Assemble(s.route, s.gather())}
+	target := &out.Assembly.View
+	if s.published != nil && !all {
+		urgent, is := view.Urgent(s.published, target, s.planned)
+		out.Rest = urgent.Digest() != target.Digest()
+		if !is {
+			out.View = s.published
+			return out
+		}
+		target = urgent
+	}
+	if s.published != nil && s.published.Digest() == target.Digest() {
+		out.View = s.published
+		return out
+	}
+	target.Version, target.Epoch = e.Version, e.Epoch
+	target.Version.Counter = 1
+	if s.published != nil {
+		target.Version.Counter = s.published.Version.Counter + 1
+	}
+	s.published, out.View, out.Changed = target, target, true
+	return out
+}
+
+// planned reports whether an instance leaves by plan.
+func (s *service) planned(id string) bool {
+	for _, x := range s.members {
+		if x.row.ID == id {
+			return x.row.Terminating || !s.routes(x.row.Revision)
+		}
+	}
+	return false // its authority saw it end
+}
+
+func (s *service) routes(revision string) bool {
+	return slices.ContainsFunc(s.route.Splits, func(p view.Split) bool { return slices.Contains(p.Allowed, revision) })
+}
+
+// gather are the service's instances as the view takes them.
+func (s *service) gather() []view.Member {
+	out := make([]view.Member, 0, len(s.members))
+	for _, x := range s.members {
+		out = append(out, view.Member{
+			Endpoint: view.Endpoint{
+				ID: x.row.ID, Revision: x.row.Revision, Address: x.row.Address, Zone: x.row.Zone,
+				Weight: int(x.state.Weight), Verdict: verdicts[x.state.Verdict],
+				HealthUnknown: !s.terms.Profile.Probe && !s.terms.Profile.Self,
+			},
+			Ramp: int(x.state.Ramped()), Settled: x.state.Settled(),
+			EverReady: x.row.EverReady, Terminating: x.row.Terminating, Removed: x.row.Gone,
+		})
+	}
+	slices.SortFunc(out, func(a, b view.Member) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+var verdicts = [...]view.Verdict{
+	eligibility.Unknown: view.Unknown, eligibility.Eligible: view.Eligible,
+	eligibility.Degraded: view.Degraded, eligibility.Ineligible: view.Ineligible,
+}
+
+// Standing is one instance as a person asks for it.
+type Standing struct {
+	registry.Instance
+	Verdict view.Verdict
+	Rule    eligibility.Rule
+	Since   int64               // tick
+	Weight  int                 // thousandths, before the ramp
+	Ramp    int                 // thousandths
+	Account eligibility.Account // why
+	Flaps   int                 // changes by evidence in the last ten minutes
+	Until   int64               // tick at which a quarantine ends; 0 is none
+}
+
+// Standings are a service's instances, by identity.
+func (e *Evaluator) Standings(name string) []Standing {
+	s := e.services[name]
+	if s == nil {
+		return nil
+	}
+	out := make([]Standing, 0, len(s.members))
+	for _, x := range s.members {
+		st := Standing{
+			Instance: x.row, Verdict: verdicts[x.state.Verdict], Rule: x.state.Rule, Since: x.state.Since,
+			Weight: int(x.state.Weight), Ramp: int(x.state.Ramped()), Account: x.state.Explain(s.terms, e.now), Flaps: x.state.FlapsWithin(e.now),
+		}
+		if x.state.Quarantine.Until > e.now {
+			st.Until = x.state.Quarantine.Until
+		}
+		out = append(out, st)
+	}
+	slices.SortFunc(out, func(a, b Standing) int { return cmp.Compare(a.ID, b.ID) })
+	return out
+}
+
+// Counts of a service's instances by verdict: :: verdict → instances.
+func (e *Evaluator) Counts(name string) map[view.Verdict]int {
+	out := map[view.Verdict]int{}
+	if s := e.services[name]; s != nil {
+		for _, x := range s.members {
+			out[verdicts[x.state.Verdict]]++
+		}
+	}
+	return out
+}
+
+// View is what is published of a service; nil is nothing yet.
+func (e *Evaluator) View(name string) *view.Service {
+	if s := e.services[name]; s != nil {
+		return s.published
+	}
+	return nil
+}
