@@ -84,7 +84,7 @@ func (c *Caller) roomsOf(g *Gateway) *rooms {
 }
 
 func (r *rooms) offer(p *polled) {
-	_, cs := r.queue(p.group).Offer(p.ID, p.Revision, creditsEach)
+	_, cs := r.queue(p.group).Offer(p.ID, p.Revision, p.Minted, creditsEach)
 	r.obey(p.group, cs)
 }
 
