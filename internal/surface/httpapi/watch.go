@@ -141,7 +141,12 @@ func (f *follower) take(c store.Commit) bool {
 		case ch.Kind == service.KindCatalog && ch.Name == f.service:
 			taken = renew(&f.catalog, ch, c.Sequence) || taken
 		case ch.Kind == service.KindSaga && ch.Deleted:
-			// How it ended was told when it was written; its erasure tells nothing.
+			// How it ended was told when it was written; its erasure tells
+			// nothing but of a deletion, which ends by it.
+			if f.sagas[ch.Name].value.Kind == service.WorkDelete {
+				delete(f.sagas, ch.Name)
+				taken = true
+			}
 		case ch.Kind == service.KindSaga:
 			taken = f.takeSaga(ch.Document) || taken
 		}

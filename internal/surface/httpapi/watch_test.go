@@ -188,6 +188,26 @@ func TestADeletionEndsWhenItsDocumentIsGone(t *testing.T) {
 	})
 }
 
+func TestADeletionThatANewerDocumentOutlivedEndsAsSuperseded(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.must(&fairleadv1.DeployRequest{Service: "hello"})
+		if _, err := w.services.DeleteService(w.ctx, connect.NewRequest(&fairleadv1.DeleteServiceRequest{Service: "hello"})); err != nil {
+			t.Fatal(err)
+		}
+		p := w.watchKind(2, "delete")
+		r := record(2, saga.Running, step("erase", "done", ""))
+		r.Kind = "delete"
+		w.put(service.KindSaga, "s2", r)
+		p.until("erase done")
+		w.must(&fairleadv1.DeployRequest{Service: "hello", ExpectedGeneration: 2})
+		w.erase(service.KindSaga, "s2")
+		p.until("")
+		if p.end.Outcome != "superseded" {
+			t.Errorf("ended %v", p.end)
+		}
+	})
+}
+
 func TestTheSagasOfOtherGenerationsAndServicesTellNothing(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.must(&fairleadv1.DeployRequest{Service: "hello"})
