@@ -142,6 +142,26 @@ func TestADeletedServiceIsGoneAndMadeAgainWithEveryStepRun(t *testing.T) {
 	})
 }
 
+func TestADeletionAskedForRightAfterARestartWaitsForTheHostsToReport(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		c := r.start(options{})
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		c.stop()
+		hosts := r.hosts.States()
+		for _, h := range hosts {
+			r.hosts.Disconnect(h.Name)
+		}
+		r.start(options{})
+		r.delete("hello")
+		time.Sleep(2 * time.Second)
+		for _, h := range hosts {
+			r.hosts.Connect(h.Name)
+		}
+		r.within(10*time.Second, "nothing is left", func() bool { return r.remains("hello") == 0 && len(r.live("hello-00001")) == 0 })
+	})
+}
+
 func TestADeletionWaitsForAGatewayThatKeepsTheRoutesOnItsDisk(t *testing.T) {
 	inRegion(t, 2, func(r *rig) {
 		r.start(options{})

@@ -83,6 +83,10 @@ func (j *job) stopForGood(ctx context.Context, r *saga.Run, name, reason string)
 	if err != nil {
 		return err
 	}
+	known := j.snapshot().Revision(name).Value
+	if err := j.awaitReports(ctx, r, slices.Concat(known.Slots, known.Leaving)); err != nil {
+		return err
+	}
 	s := j.snapshot()
 	rev := s.Revision(name)
 	if len(rev.Value.Slots) > 0 {
