@@ -43,6 +43,7 @@ func (a answer) revision() string {
 type caller struct {
 	plant    *plant
 	service  string
+	began    time.Time // tells its keys from those of an earlier caller
 	stopped  chan struct{}
 	wg       sync.WaitGroup
 	answered atomic.Int64
@@ -71,7 +72,7 @@ type verdict struct {
 }
 
 // pace is how long an instance takes for a request of the caller.
-const pace = 15 * time.Millisecond
+const pace = 25 * time.Millisecond
 
 // atOnce is how soon what a dead one held has to end.
 const atOnce = 2 * time.Second
@@ -81,7 +82,7 @@ const patience = 60 * time.Second
 
 // call starts workers of which each keeps a connection to every gateway.
 func (p *plant) call(service string, workers int, revisions ...string) *caller {
-	c := &caller{plant: p, service: service, stopped: make(chan struct{}), posts: map[string]answer{}, seen: map[string]int{}}
+	c := &caller{plant: p, service: service, began: time.Now(), stopped: make(chan struct{}), posts: map[string]answer{}, seen: map[string]int{}}
 	c.expect(revisions...)
 	for n := range workers {
 		c.wg.Go(func() { c.work(n) })
@@ -123,7 +124,7 @@ func (c *caller) work(n int) {
 		}
 		r := request{path: "/sleep?for=" + pace.String()}
 		if i/2%2 == 0 {
-			key := fmt.Sprintf("k%d", c.next.Add(1))
+			key := fmt.Sprintf("%d-%d", c.began.UnixNano(), c.next.Add(1))
 			r = request{path: "/execute?for=" + pace.String() + "&key=" + key, key: key}
 		}
 		c.once(connections, i, r)
@@ -133,9 +134,9 @@ func (c *caller) work(n int) {
 // once sends a request through one gateway; what a dead one held is sent again
 // through another where it may be.
 func (c *caller) once(connections map[string]*connection, turn int, r request) {
-	doors := c.plant.open()
-	for try := range doors {
-		d, ok := c.choose(doors, turn+try)
+	ways := c.plant.ways()
+	for try := range ways {
+		d, ok := c.choose(ways, turn+try)
 		if !ok {
 			time.Sleep(pace) // no gateway is there: there is nobody to ask
 			return
@@ -155,15 +156,15 @@ func (c *caller) once(connections map[string]*connection, turn int, r request) {
 }
 
 // choose a gateway that is not known to be away.
-func (c *caller) choose(doors []door, turn int) (door, bool) {
+func (c *caller) choose(ways []entrance, turn int) (entrance, bool) {
 	now := time.Now()
-	for i := range doors {
-		d := doors[(turn+i)%len(doors)]
+	for i := range ways {
+		d := ways[(turn+i)%len(ways)]
 		if _, away := c.plant.wasAway(d.gateway, now, now); !away {
 			return d, true
 		}
 	}
-	return door{}, false
+	return entrance{}, false
 }
 
 // judge notes what came of a request, and says whether to send it elsewhere.
@@ -261,6 +262,19 @@ func (c *caller) verdict() verdict {
 		}
 	}
 	return c.found
+}
+
+// order is which revisions executed, one after the other, as the ledger has it.
+func (c *caller) order() []string {
+	text, err := os.ReadFile(filepath.Join(c.plant.ledger(c.service), "executed"))
+	if err != nil {
+		c.plant.t.Fatal(err)
+	}
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		out = append(out, strings.Fields(line)[1])
+	}
+	return slices.Compact(out)
 }
 
 // end stops the caller, and fails the test where the verdict is not clean. It

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,7 +27,6 @@ var faulty = sync.OnceValues(func() (string, error) {
 
 // faults of a plant's controller.
 type faults struct {
-	t    *testing.T
 	path string
 	mu   sync.Mutex
 	next int
@@ -34,50 +34,48 @@ type faults struct {
 }
 
 // newFaultyPlant is a plant whose controller can be given faults.
-func newFaultyPlant(t *testing.T) (*plant, *faults) {
+func newFaultyPlant(t *testing.T, controlArgs ...string) (*plant, *faults) {
 	t.Helper()
 	binary, err := faulty()
 	if err != nil {
 		t.Fatal(err)
 	}
-	f := &faults{t: t, path: filepath.Join(t.TempDir(), "faults")}
-	return newPlant(t, plantOptions{controlBinary: binary, controlEnv: []string{"FAIRLEAD_CRASHPOINTS=" + f.path}}), f
+	f := &faults{path: filepath.Join(t.TempDir(), "faults")}
+	return newPlant(t, plantOptions{controlBinary: binary, controlArgs: controlArgs, controlEnv: []string{"FAIRLEAD_CRASHPOINTS=" + f.path}}), f
 }
 
 // rule is one that was set.
 type rule struct {
+	t      *testing.T
 	faults *faults
-	id     string
+	crashpoints.Rule
 }
 
 // at has the fault happen at the first call whose name contains all parts.
-func (f *faults) at(fault crashpoints.Fault, call ...string) rule {
-	return f.set(crashpoints.Rule{Fault: fault, Call: call})
-}
-
-// always has it happen at each such call, until it is lifted.
-func (f *faults) always(fault crashpoints.Fault, call ...string) rule {
-	return f.set(crashpoints.Rule{Fault: fault, Call: call, Always: true})
+func (f *faults) at(t *testing.T, fault crashpoints.Fault, call ...string) rule {
+	t.Helper()
+	return f.set(t, crashpoints.Rule{Fault: fault, Call: call})
 }
 
 // late has the first such call be late.
-func (f *faults) late(by time.Duration, call ...string) rule {
-	return f.set(crashpoints.Rule{Fault: crashpoints.Late, Delay: by, Call: call})
+func (f *faults) late(t *testing.T, by time.Duration, call ...string) rule {
+	t.Helper()
+	return f.set(t, crashpoints.Rule{Fault: crashpoints.Late, Delay: by, Call: call})
 }
 
-func (f *faults) set(r crashpoints.Rule) rule {
-	f.t.Helper()
+func (f *faults) set(t *testing.T, r crashpoints.Rule) rule {
+	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.next++
 	r.ID = fmt.Sprintf("rule-%d", f.next)
 	f.all = append(f.all, r)
-	f.write()
-	return rule{f, r.ID}
+	f.write(t)
+	return rule{t, f, r}
 }
 
-func (f *faults) write() {
-	f.t.Helper()
+func (f *faults) write(t *testing.T) {
+	t.Helper()
 	text, err := json.Marshal(f.all)
 	if err == nil {
 		err = os.WriteFile(f.path+".new", text, 0o600)
@@ -86,22 +84,17 @@ func (f *faults) write() {
 		err = os.Rename(f.path+".new", f.path)
 	}
 	if err != nil {
-		f.t.Fatal(err)
+		t.Fatal(err)
 	}
 }
 
 // lift ends the rule.
 func (r rule) lift() {
-	r.faults.t.Helper()
+	r.t.Helper()
 	r.faults.mu.Lock()
 	defer r.faults.mu.Unlock()
-	for i := range r.faults.all {
-		if r.faults.all[i].ID == r.id {
-			r.faults.all = append(r.faults.all[:i:i], r.faults.all[i+1:]...)
-			break
-		}
-	}
-	r.faults.write()
+	r.faults.all = slices.DeleteFunc(r.faults.all, func(x crashpoints.Rule) bool { return x.ID == r.ID })
+	r.faults.write(r.t)
 }
 
 // hits is how often it has happened.
@@ -110,13 +103,13 @@ func (r rule) hits() int {
 	if err != nil {
 		return 0
 	}
-	return strings.Count("\n"+string(text), "\n"+r.id+" ")
+	return strings.Count("\n"+string(text), "\n"+r.ID+" ")
 }
 
-// hit waits until it has happened.
-func (r rule) hit(within time.Duration) {
-	r.faults.t.Helper()
-	eventually(r.faults.t, within, r.id+" happened", func() bool { return r.hits() > 0 })
+// hit waits until it has happened so often.
+func (r rule) hit(times int, within time.Duration) {
+	r.t.Helper()
+	eventually(r.t, within, fmt.Sprintf("%s at %v", r.Fault, r.Call), func() bool { return r.hits() >= times })
 }
 
 func TestANormalBinaryHoldsNoCrashPoints(t *testing.T) {

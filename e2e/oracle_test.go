@@ -83,14 +83,14 @@ func TestTheOracleNoticesWhatIsLostDoubledOrAnsweredByTheWrongRevision(t *testin
 		}, wrong: 1, lost: 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := &plant{world: &world{t: t, data: t.TempDir()}}
+			p := &plant{world: &world{t: t, data: t.TempDir()}, history: &history{}}
 			if err := os.MkdirAll(p.ledger("hello"), 0o700); err != nil {
 				t.Fatal(err)
 			}
 			l := &liar{ledger: p.ledger("hello")}
 			server := httptest.NewServer(l)
 			defer server.Close()
-			p.doors = []door{{"gw1", strings.TrimPrefix(server.URL, "http://")}}
+			p.entrances = []entrance{{"gw1", strings.TrimPrefix(server.URL, "http://")}}
 			l.lie = func(w http.ResponseWriter, answer func(named, by string), execute func()) {
 				if c.before != nil {
 					c.before(p)

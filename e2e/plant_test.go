@@ -30,14 +30,26 @@ type plant struct {
 	control  *member
 	gateways []*member
 	hosts    []*member
-
-	mu    sync.Mutex
-	doors []door
-	facts []*fact
+	*history
 }
 
-// door is where a gateway takes requests.
-type door struct{ gateway, address string }
+// history is what a plant's callers have to know.
+type history struct {
+	mu        sync.Mutex
+	entrances []entrance
+	facts     []*fact
+}
+
+// entrance is where a gateway takes requests.
+type entrance struct{ gateway, address string }
+
+// in is the same plant, as a subtest uses it.
+func (p *plant) in(t *testing.T) *plant {
+	q, w := *p, *p.world
+	w.t = t
+	q.world = &w
+	return &q
+}
 
 // fact is that something was away for a time; to is zero while it still is.
 type fact struct {
@@ -55,7 +67,7 @@ type plantOptions struct {
 
 func newPlant(t *testing.T, o plantOptions) *plant {
 	t.Helper()
-	p := &plant{world: newWorld(t)}
+	p := &plant{world: newWorld(t), history: &history{}}
 	binary := fairlead
 	if o.controlBinary != "" {
 		binary = o.controlBinary
@@ -73,7 +85,7 @@ func newPlant(t *testing.T, o plantOptions) *plant {
 		p.addHost(fmt.Sprintf("h%d", i+1), string(rune('a'+i)), tokens["host"])
 		tokens["host"] = p.token("host")
 	}
-	p.gateway = p.doors[0].address // what asks the world asks the first
+	p.gateway = p.entrances[0].address // what asks the world asks the first
 	return p
 }
 
@@ -87,14 +99,14 @@ func (p *plant) addGateway(name, token string) {
 	p.gateways = append(p.gateways, m)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.doors = append(p.doors, door{name, listen})
+	p.entrances = append(p.entrances, entrance{name, listen})
 }
 
-// open are the doors of the gateways, be they away or not.
-func (p *plant) open() []door {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.doors[:len(p.doors):len(p.doors)]
+// ways in, be the gateways away or not.
+func (h *history) ways() []entrance {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.entrances[:len(h.entrances):len(h.entrances)]
 }
 
 func (p *plant) addHost(name, zone, token string) {
@@ -140,18 +152,18 @@ func (m *member) resume() {
 }
 
 // away notes that what is named cannot answer from now on.
-func (p *plant) away(what string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.facts = append(p.facts, &fact{what: what, from: time.Now()})
+func (h *history) away(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.facts = append(h.facts, &fact{what: what, from: time.Now()})
 }
 
 // back notes that it can answer again, or that in so long a time nobody takes
 // it for one that can.
-func (p *plant) back(what string, in time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, f := range p.facts {
+func (h *history) back(what string, in time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.facts {
 		if f.what == what && f.to.IsZero() {
 			f.to = time.Now().Add(in)
 		}
@@ -160,10 +172,10 @@ func (p *plant) back(what string, in time.Duration) {
 
 // wasAway says that what is named was away at some time between from and to,
 // and since when.
-func (p *plant) wasAway(what string, from, to time.Time) (since time.Time, away bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, f := range p.facts {
+func (h *history) wasAway(what string, from, to time.Time) (since time.Time, away bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.facts {
 		if f.what == what && !f.from.After(to) && (f.to.IsZero() || f.to.After(from)) {
 			return f.from, true
 		}
@@ -246,7 +258,7 @@ func (p *plant) disagreement(service, revision string) string {
 	case s.Routes.Gateways != len(p.gateways) || s.Routes.Acknowledged != len(p.gateways):
 		return fmt.Sprintf("%d gateways are known and %d have acknowledged; behind: %v", s.Routes.Gateways, s.Routes.Acknowledged, s.Routes.Behind)
 	}
-	for _, d := range p.open() {
+	for _, d := range p.ways() {
 		var k connection
 		a := k.send(d.address, service, request{path: "/"})
 		k.close()
@@ -255,4 +267,33 @@ func (p *plant) disagreement(service, revision string) string {
 		}
 	}
 	return ""
+}
+
+// stays looks for a while whether the revision, and nothing else, is named
+// everywhere.
+func (p *plant) stays(service, revision string, d time.Duration) {
+	p.t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(250 * time.Millisecond) {
+		if why := p.disagreement(service, revision); why != "" {
+			p.t.Fatalf("%s was to stay with %s: %s\n%s", service, revision, why, p.run("explain", service).all())
+		}
+	}
+}
+
+// fails runs a command that is to end with exit 1 and these words.
+func (p *plant) fails(words string, args ...string) {
+	p.t.Helper()
+	if r := p.run(args...); r.code != 1 || !strings.Contains(r.all(), words) {
+		p.t.Fatalf("fairlead %s: exit %d, expected 1 and %q:\n%s", strings.Join(args, " "), r.code, words, r.all())
+	}
+}
+
+// finished says that the service's last deploy is done, in its how manieth
+// attempt, and that there are so many revisions.
+func (p *plant) finished(service string, attempt, revisions int) {
+	p.t.Helper()
+	s := p.status(service)
+	if s.Deployment.State != "done" || s.Deployment.Attempt != attempt || len(s.Revisions) != revisions {
+		p.t.Errorf("%s should be done in attempt %d with %d revisions: %+v %+v", service, attempt, revisions, s.Deployment, s.Revisions)
+	}
 }

@@ -29,6 +29,7 @@ var version = "1"
 func main() {
 	listen := flag.String("listen", "0.0.0.0:"+os.Getenv("PORT"), "address to listen on")
 	exitAfter := flag.Duration("exit-after", 0, "exit with status 7 after this long; zero means never")
+	needs := flag.String("needs", "", "exit with status 8 a second after the start unless this file is there")
 	slowStart := flag.Duration("slow-start", 0, "wait before listening")
 	ignoreTerm := flag.Bool("ignore-term", false, "do not end on SIGTERM")
 	flag.Parse()
@@ -37,6 +38,12 @@ func main() {
 		time.AfterFunc(*exitAfter, func() {
 			fmt.Println("testapp gives up, as it was told")
 			os.Exit(7)
+		})
+	}
+	if _, err := os.Stat(*needs); *needs != "" && err != nil {
+		time.AfterFunc(time.Second, func() {
+			fmt.Println("testapp lacks a file:", err)
+			os.Exit(8)
 		})
 	}
 	time.Sleep(*slowStart)
