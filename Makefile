@@ -46,6 +46,10 @@ bench: ## compare with peers and print ratios (not part of CI; see bench/RESULTS
 	@scripts/deps.sh bench
 	cd bench && go run . $(BENCH)
 
+.PHONY: soak
+soak: ## deploy 1,000 and 100 times under load with everything killed in rotation (SOAK=1000x200ms,100x3s); a short form runs in make test
+	go test ./e2e -count=1 -run 'TestDeploysInARow' -soak=$${SOAK:-1000x200ms,100x3s} -timeout 3h -v
+
 .PHONY: crashpoints
 crashpoints: ## try all pairs of faults at the controller's calls, one shard of 40 (SHARD=1/40); singles and a sample run in make test
 	FAIRLEAD_SHARD=$${SHARD:-1/40} go test ./internal/control/crashpoints -count=1 -run Crashpoints -pairs=all -timeout 30m
