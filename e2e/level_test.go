@@ -121,7 +121,7 @@ func (l level) ofFolder(folder string, except string) error {
 		}
 		info, err := d.Info()
 		if err != nil {
-			return nil //nolint:nilerr // as above
+			return nil // as above
 		}
 		top, _, below := strings.Cut(strings.TrimPrefix(path, folder+"/"), "/")
 		if !below {
