@@ -64,7 +64,7 @@ func (a *attempt) failed(err error) bool {
 	x := a.x
 	untouched := a.c == nil || a.c.written.Load() == 0
 	switch {
-	case x.ctx.Err() != nil:
+	case x.end.came():
 		x.gone()
 		return false
 	case errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded):
@@ -110,19 +110,17 @@ func (a *attempt) where() string {
 // nothing was forwarded but, perhaps, informational responses.
 func (a *attempt) exchange() error {
 	x := a.x
-	ctx := x.ctx
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	c, err := a.m.pool.get(ctx, x.by)
+	c, err := a.m.pool.get(x.end, x.by)
 	if err != nil {
 		return err
 	}
 	a.c = c
 	// A caller that hangs up cancels its request at the instance, as does a body
 	// that fails.
-	stop := context.AfterFunc(ctx, c.Close)
-	defer stop()
+	if !x.end.guard(c) {
+		return errEnded
+	}
+	defer x.end.release()
 	if err := c.tcp.SetDeadline(x.by); err != nil {
 		return err
 	}
@@ -144,10 +142,10 @@ func (a *attempt) exchange() error {
 		return err
 	}
 	if h.status == http.StatusSwitchingProtocols {
-		return a.switchProtocols(h, stop)
+		return a.switchProtocols(h)
 	}
 	a.head, a.declares = h, f.chunked && len(h.header["Trailer"]) > 0
-	return a.respond(f, stop)
+	return a.respond(f)
 }
 
 // send lets the body follow the head.

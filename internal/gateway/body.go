@@ -47,7 +47,7 @@ type body struct {
 	reading atomic.Bool // the source is not exhausted
 	done    chan struct{}
 	// abort ends the exchange, at whatever moment of it the body fails.
-	abort context.CancelFunc
+	abort func()
 
 	// clock orders the changes of the read deadline. mu is held while the
 	// instance takes its time to read, and nobody who forwards waits for that.
@@ -76,12 +76,25 @@ func (x *exchange) prepareBody(expect bool) bool {
 	}
 	b.src = x.r.Body
 	b.reading.Store(true)
-	x.ctx, b.abort = context.WithCancel(x.r.Context())
-	go lookOut(x.ctx, b.abort, x.r)
+	x.watchBody()
 	if !expect {
 		b.start()
 	}
 	return true
+}
+
+// watchBody has the request end when its caller hangs up, which the server
+// notices once the body was read, or its body fails.
+func (x *exchange) watchBody() {
+	ctx, cancel := context.WithCancel(x.r.Context())
+	end := newEnding() // which may come after the request, so it is no other's
+	context.AfterFunc(ctx, end.come)
+	x.caller.ahead.Store(true)
+	x.end, x.body.abort = end, func() {
+		end.come()
+		cancel()
+	}
+	go lookOut(ctx, x.body.abort, x.caller)
 }
 
 // readBody reads a small body whole, before a lease is taken for it.

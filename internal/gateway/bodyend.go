@@ -32,7 +32,7 @@ func (b *body) stop(x *exchange) {
 	b.halt(x)
 	b.abort()
 	if b.reading.Load() {
-		spoil(x.r)
+		x.caller.spoiled.Store(true)
 	}
 }
 

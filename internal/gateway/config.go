@@ -93,7 +93,8 @@ const (
 	idleFor        = 4 * time.Second // below the 5 s after which common servers close
 	headerTimeout  = 10 * time.Second
 	callerIdle     = 2 * time.Minute
-	continueWait   = time.Second      // for an instance that ignores Expect
-	upgradeLinger  = 10 * time.Second // for the second direction to end
-	hangupInterval = time.Second      // between looks at a caller whose body is unread
+	continueWait   = time.Second           // for an instance that ignores Expect
+	upgradeLinger  = 10 * time.Second      // for the second direction to end
+	lookEvery      = 50 * time.Millisecond // at callers whose requests take their time
+	hangupInterval = time.Second           // between looks at a caller whose body is unread
 )

@@ -14,7 +14,7 @@ var errHeadTooLarge = errors.New("the head of the response is too large")
 
 // conn is one connection to an instance. One exchange uses it at a time.
 type conn struct {
-	tcp  *net.TCPConn
+	tcp  *line
 	pool *pool
 	raw  syscall.RawConn
 	br   *bufio.Reader
@@ -40,7 +40,7 @@ func newConn(tcp *net.TCPConn, p *pool) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &conn{tcp: tcp, pool: p, raw: raw, budget: -1}
+	c := &conn{tcp: newLine(tcp), pool: p, raw: raw, budget: -1}
 	c.br = bufio.NewReaderSize(c, 4<<10)
 	c.bw = bufio.NewWriterSize(c, 4<<10)
 	c.text.R = c.br
@@ -58,10 +58,13 @@ func (c *conn) alive() bool {
 	if c.closed.Load() || c.br.Buffered() > 0 || time.Since(c.idleSince) > idleFor {
 		return false
 	}
-	if err := c.raw.Read(c.peek); err != nil {
-		return false
+	err := c.raw.Read(c.peek)
+	if isTimeout(err) { // of an exchange before
+		if err = c.tcp.in.force(time.Time{}); err == nil {
+			err = c.raw.Read(c.peek)
+		}
 	}
-	return !c.dead
+	return err == nil && !c.dead
 }
 
 func (c *conn) Read(b []byte) (int, error) {

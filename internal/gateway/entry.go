@@ -16,7 +16,8 @@ type exchange struct {
 	g       *Gateway
 	w       http.ResponseWriter
 	r       *http.Request
-	ctx     context.Context // ends when the caller hangs up or its body fails
+	caller  *caller
+	end     *ending // when the caller hangs up or its body fails
 	svc     *service
 	group   string
 	ticket  ticket
@@ -30,10 +31,13 @@ type exchange struct {
 	informed, forwarded bool
 	status              int
 	resends             int
+	// own is end but for a request with a body; it and the timer are kept.
+	own *ending
+	due *time.Timer // in the queue; nil before it was needed
 }
 
 var exchanges = sync.Pool{New: func() any {
-	x := &exchange{}
+	x := &exchange{own: newEnding()}
 	x.ticket.ready = make(chan struct{}, 1)
 	x.ticket.Owner = &x.ticket
 	return x
@@ -42,7 +46,8 @@ var exchanges = sync.Pool{New: func() any {
 func (x *exchange) reset() {
 	ready := x.ticket.ready
 	x.body.release()
-	*x = exchange{}
+	x.own.renew()
+	*x = exchange{own: x.own, due: x.due}
 	x.ticket.ready = ready
 	x.ticket.Owner = &x.ticket
 }
@@ -51,11 +56,12 @@ func (x *exchange) reset() {
 func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	g.inflight.Add(1)
 	defer g.inflight.Done()
-	if spoiled(r) {
+	c := callerOf(r)
+	if c.spoiled.Load() {
 		panic(http.ErrAbortHandler)
 	}
 	x := exchanges.Get().(*exchange)
-	x.g, x.w, x.r, x.ctx, x.began = g, w, r, r.Context(), time.Now()
+	x.g, x.w, x.r, x.caller, x.end, x.began = g, w, r, c, x.own, time.Now()
 	defer x.finish()
 	x.serve()
 }
@@ -64,6 +70,7 @@ func (g *Gateway) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // answer is cut off by a panic, and lets the panic go on.
 func (x *exchange) finish() {
 	x.body.stop(x)
+	x.leave()
 	took := time.Since(x.began)
 	x.g.metrics.done(x, took)
 	if l := x.g.cfg.AccessLog; l != nil {
@@ -71,6 +78,13 @@ func (x *exchange) finish() {
 	}
 	x.reset()
 	exchanges.Put(x)
+}
+
+// leave ends the watch for a caller that hangs up.
+func (x *exchange) leave() {
+	if !x.caller.leave() {
+		x.own = newEnding()
+	}
 }
 
 func (x *exchange) serve() {
@@ -87,6 +101,9 @@ func (x *exchange) serve() {
 	x.svc, x.ticket.Tag = to.svc, to.tag
 	if !x.prepare() {
 		return
+	}
+	if x.body.src == nil {
+		x.caller.begin(x.r, x.own, x.began)
 	}
 	arrived := x.began
 	if x.body.size > 0 {
@@ -153,7 +170,7 @@ func (x *exchange) choose() *shard {
 // body failed.
 func (x *exchange) wait(sh *shard) (answered bool) {
 	t := &x.ticket
-	due := time.NewTimer(time.Until(x.by))
+	due := x.timer(time.Until(x.by))
 	defer due.Stop()
 	for {
 		select {
@@ -166,10 +183,19 @@ func (x *exchange) wait(sh *shard) (answered bool) {
 			if time.Now().Before(x.by) { // never early by the queue's own clock
 				due.Reset(time.Millisecond)
 			}
-		case <-x.ctx.Done():
+		case <-x.end.news:
 			return x.hangUp(sh)
 		}
 	}
+}
+
+func (x *exchange) timer(d time.Duration) *time.Timer {
+	if x.due == nil {
+		x.due = time.NewTimer(d)
+	} else {
+		x.due.Reset(d)
+	}
+	return x.due
 }
 
 // hangUp leaves the queue. A lease that came at the same moment is given back.

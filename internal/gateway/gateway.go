@@ -27,6 +27,7 @@ type Gateway struct {
 	metrics *metrics
 	lock    *os.File
 	public  net.Listener
+	callers *callers
 	poll    net.Listener
 	web     *http.Server
 	grpc    *grpc.Server
@@ -62,6 +63,7 @@ func New(cfg Config) (*Gateway, error) {
 	if g.poll, err = listenPoll(cfg.Poll, cfg.Dir, g.log); err != nil {
 		return nil, errors.Join(err, g.public.Close(), g.lock.Close())
 	}
+	g.callers = newCallers(g.public)
 	g.web, g.grpc = g.newWeb(), g.newGRPC()
 	return g, nil
 }
@@ -120,7 +122,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	failed := make(chan error, 2)
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		if err := g.web.Serve(g.public); !errors.Is(err, http.ErrServerClosed) {
+		if err := g.web.Serve(g.callers); !errors.Is(err, http.ErrServerClosed) {
 			failed <- fmt.Errorf("cannot serve requests: %w", err)
 		}
 	})
@@ -131,6 +133,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	})
 	tidying, stopTidying := context.WithCancel(context.Background())
 	serving.Go(func() { g.tidy(tidying) })
+	serving.Go(func() { g.callers.look(tidying) })
 	var err error
 	select { // one of the two servers fails, or the end is asked for
 	case err = <-failed:

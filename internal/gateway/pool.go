@@ -34,7 +34,7 @@ func newPool(address string) *pool {
 }
 
 // get returns a connection that is idle and alive, or dials one.
-func (p *pool) get(ctx context.Context, by time.Time) (*conn, error) {
+func (p *pool) get(e *ending, by time.Time) (*conn, error) {
 	p.mu.Lock()
 	for n := len(p.idle); n > 0 && !p.closed; n = len(p.idle) {
 		c := p.idle[n-1]
@@ -54,13 +54,16 @@ func (p *pool) get(ctx context.Context, by time.Time) (*conn, error) {
 	}
 	p.dialing++
 	p.mu.Unlock()
-	return p.dial(ctx, by)
+	return p.dial(e, by)
 }
 
-func (p *pool) dial(ctx context.Context, by time.Time) (*conn, error) {
-	ctx, cancel := context.WithDeadline(ctx, by)
+func (p *pool) dial(e *ending, by time.Time) (*conn, error) {
+	ctx, cancel := context.WithDeadline(p.ctx, by)
 	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
+	if !e.guard(closing(cancel)) {
+		cancel()
+	}
+	defer e.release()
 	d := net.Dialer{KeepAlive: 15 * time.Second}
 	nc, err := d.DialContext(ctx, "tcp", p.address)
 	p.mu.Lock()

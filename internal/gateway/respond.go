@@ -30,7 +30,7 @@ func (x *exchange) copyHeader(to, from http.Header) {
 // respond forwards a response to its end. What fails once it has begun cuts the
 // caller off, so that half an answer is never taken for a whole one. An error
 // means that it has not.
-func (a *attempt) respond(f framing, stop func() bool) error {
+func (a *attempt) respond(f framing) error {
 	var err error
 	if f.chunked {
 		err = a.chunks()
@@ -39,7 +39,7 @@ func (a *attempt) respond(f framing, stop func() bool) error {
 		err = a.copyBody(f)
 	}
 	// A connection that a caller's hanging up may close is no longer ours.
-	if a.reuse = f.keep && err == nil && a.c.br.Buffered() == 0; !stop() {
+	if a.reuse = f.keep && err == nil && a.c.br.Buffered() == 0; !a.x.end.release() {
 		a.reuse = false
 	}
 	if err != nil && a.x.forwarded {

@@ -40,28 +40,34 @@ func (x *exchange) mayBecome(upgrade []string) bool {
 
 // switchProtocols forwards a 101 and joins the two connections. The lease lasts
 // until both directions have ended.
-func (a *attempt) switchProtocols(h head, stop func() bool) error {
+func (a *attempt) switchProtocols(h head) error {
 	x, c := a.x, a.c
 	if to := h.header["Upgrade"]; !x.mayBecome(to) {
 		return fmt.Errorf("%w: it switched to %q, and %q was asked for", errMalformed, strings.Join(to, ", "), x.upgrade)
 	}
 	hj, ok := x.w.(http.Hijacker)
-	if !ok || !stop() {
+	if !ok || !x.end.release() {
 		return errInstanceGone
 	}
-	caller, rw, err := hj.Hijack()
+	x.leave() // nobody watches from here on
+	_, rw, err := hj.Hijack()
 	if err != nil {
 		return fmt.Errorf("cannot take over the caller's connection: %w", err)
 	}
+	caller, err := x.caller.take()
 	defer caller.Close()
+	if err != nil {
+		return nil // it is closed
+	}
 	if !x.g.upgrades.add(caller) {
 		return nil
 	}
+	defer x.g.upgrades.remove(caller)
 	// What was due was the first byte; from here on both ends take their time.
-	if err := c.tcp.SetDeadline(time.Time{}); err != nil {
+	instance, err := c.tcp.plain()
+	if err != nil {
 		return nil
 	}
-	defer x.g.upgrades.remove(caller)
 	x.forwarded, x.status = true, h.status
 	to := http.Header{}
 	x.copyHeader(to, h.header)
@@ -85,21 +91,19 @@ func (a *attempt) switchProtocols(h head, stop func() bool) error {
 			return nil
 		}
 	}
-	x.g.splice(caller, c)
+	x.g.splice(caller, instance, c)
 	return nil
 }
 
 // splice copies both ways until both directions have ended, or one has and the
 // other is idle too long after it.
-func (g *Gateway) splice(caller net.Conn, c *conn) {
+func (g *Gateway) splice(caller, instance *net.TCPConn, c *conn) {
 	ended := make(chan struct{}, 2)
-	for _, d := range [2]struct{ to, from net.Conn }{{c.tcp, caller}, {caller, c.tcp}} {
+	for _, d := range [2]struct{ to, from *net.TCPConn }{{instance, caller}, {caller, instance}} {
 		go func() {
 			// An error ends the direction as its end does; there is nobody to tell.
 			_, _ = io.Copy(d.to, d.from)
-			if half, ok := d.to.(interface{ CloseWrite() error }); ok {
-				_ = half.CloseWrite()
-			}
+			_ = d.to.CloseWrite()
 			ended <- struct{}{}
 		}()
 	}
