@@ -45,6 +45,17 @@ func (p plan) id() string {
 	return strings.Join(parts, " | ")
 }
 
+// unheard are the gateways of which a controller is told what is not so.
+func (p plan) unheard() map[string]bool {
+	out := map[string]bool{}
+	for _, at := range p.points {
+		if g, ok := strings.CutPrefix(at.Call, "report of gateway "); ok {
+			out[g] = true
+		}
+	}
+	return out
+}
+
 // parse reads what id wrote.
 func parse(t *testing.T, id string) plan {
 	parts := strings.Split(id, " | ")
@@ -104,6 +115,7 @@ func run(t *testing.T, p plan, open func(t *testing.T) store.Store) (res result)
 		if hash(p.id())%4 == 0 {
 			w.pause = 45 * time.Second // beyond the grace of collection and a host's lease
 		}
+		w.unheard = p.unheard()
 		p.op.prepare(w)
 		w.watch(p.op)
 		points.Begin()
@@ -210,7 +222,8 @@ func single(t *testing.T, p plan, mine func(string) bool) {
 	var res result
 	ok := t.Run(p.id(), func(t *testing.T) {
 		res = run(t, p, inMemory)
-		if res.hit == 0 {
+		// How many reports there are depends on how many changes are seen as one.
+		if res.hit == 0 && !strings.HasPrefix(p.points[0].Call, "report ") {
 			t.Errorf("the point was not reached: the operation does not always do the same")
 		}
 		if hash(p.id())%onSQLite == 0 {

@@ -179,7 +179,7 @@ func (w *world) disagrees(ctx context.Context) string {
 	}
 	plans := map[string]view.Route{"the store": p.Plan}
 	for _, g := range []string{"g1", "g2"} {
-		if t := w.gateways.Gateway(g).Table(); t != nil && !w.cut {
+		if t := w.gateways.Gateway(g).Table(); t != nil && !w.cut && !w.unheard[g] {
 			plans["gateway "+g], _ = t.Route(name)
 		}
 	}

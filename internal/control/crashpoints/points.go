@@ -37,6 +37,11 @@ const (
 	// answer comes then; a host's caller has given up by then. What a host is
 	// told of one slot stays in order, as on a stream.
 	Late Fault = "late"
+	// Disordered: a host's command is late, and what it is told later of the
+	// same slot overtakes it.
+	Disordered Fault = "late and out of order"
+	// Swapped: a report is seen, and after it the one before it.
+	Swapped Fault = "out of order"
 )
 
 // Delay of what is Late: longer than the grace of collection, the time of a
@@ -172,6 +177,8 @@ type Life struct {
 	points chooser
 	number int
 	kill   func()
+	// reports: commits of the watch and reports are points too.
+	reports bool
 
 	mu   sync.Mutex
 	dead bool
@@ -179,7 +186,7 @@ type Life struct {
 }
 
 // turn returns what a command for the slot has to wait for, nil for nothing,
-// and what to call once it was made.
+// and what to call once it was made, or may be overtaken.
 func (l *Life) turn(slot string) (before <-chan struct{}, made func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -189,7 +196,7 @@ func (l *Life) turn(slot string) (before <-chan struct{}, made func()) {
 	before = l.last[slot]
 	ch := make(chan struct{})
 	l.last[slot] = ch
-	return before, func() { close(ch) }
+	return before, sync.OnceFunc(func() { close(ch) })
 }
 
 // Life begins one; kill is called once when it dies, and must not block.
@@ -199,7 +206,7 @@ func (p *Points) Life(first bool, kill func()) *Life {
 	if !first {
 		n = p.next()
 	}
-	return &Life{points: p, number: n, kill: kill}
+	return &Life{points: p, number: n, kill: kill, reports: true}
 }
 
 // Dead says that the controller is.

@@ -15,13 +15,18 @@ import (
 var (
 	writeFaults   = []Fault{CrashBefore, CrashAfter, NotLanded, Landed, Unknown, Twice, Late}
 	readFaults    = []Fault{CrashBefore, CrashAfter, NotLanded}
-	commandFaults = []Fault{CrashBefore, CrashAfter, NotLanded, Landed, Twice, Late}
+	commandFaults = []Fault{CrashBefore, CrashAfter, NotLanded, Landed, Twice, Late, Disordered}
 	offerFaults   = []Fault{CrashBefore, CrashAfter, Twice, Late}
 )
 
 // call makes one call with whatever fault is planned for it. Do may be called
 // more than once, and after ctx has ended.
 func (l *Life) call(name string, faults []Fault, do func() error) error {
+	return l.command(name, faults, do, func() {})
+}
+
+// command is call; overtaken lets what comes later pass it.
+func (l *Life) command(name string, faults []Fault, do func() error, overtaken func()) error {
 	if l.Dead() {
 		return ErrDead
 	}
@@ -31,7 +36,10 @@ func (l *Life) call(name string, faults []Fault, do func() error) error {
 		return ErrDead
 	case NotLanded:
 		return ErrFault
-	case Late:
+	case Late, Disordered:
+		if f == Disordered {
+			overtaken()
+		}
 		if !l.points.late(delay) {
 			return ErrDead
 		}
@@ -137,17 +145,30 @@ func (w *wrappedStore) Watch(ctx context.Context, from uint64) (out store.Watche
 		out, err = w.Store.Watch(ctx, from)
 		return err
 	})
+	if err == nil && w.life.reports {
+		out = &wrappedWatcher{Watcher: out, life: w.life}
+	}
 	return out, err
 }
 
 func (w *wrappedStore) Close() error { return nil }
 
 // Hosts wraps a controller's hosts.
-func (l *Life) Hosts(h control.Hosts) control.Hosts { return &wrappedHosts{h, l} }
+func (l *Life) Hosts(h control.Hosts) control.Hosts {
+	return &wrappedHosts{h, l, newHostReports(l)}
+}
 
 type wrappedHosts struct {
 	control.Hosts
-	life *Life
+	life    *Life
+	reports *reports[service.HostState]
+}
+
+func (w *wrappedHosts) States() []service.HostState {
+	if !w.life.reports {
+		return w.Hosts.States()
+	}
+	return w.reports.show(w.Hosts.States())
 }
 
 // command is one that, when late, takes effect although its caller has given up.
@@ -159,7 +180,7 @@ func (w *wrappedHosts) command(ctx context.Context, name, slot string, do func(c
 		if before != nil {
 			<-before
 		}
-		answer <- w.life.call(name, commandFaults, func() error { return do(context.WithoutCancel(ctx)) })
+		answer <- w.life.command(name, commandFaults, func() error { return do(context.WithoutCancel(ctx)) }, made)
 	}()
 	select {
 	case err := <-answer:
@@ -184,11 +205,21 @@ func (w *wrappedHosts) Stop(ctx context.Context, e view.Epoch, host string, s se
 }
 
 // Gateways wraps a controller's gateways.
-func (l *Life) Gateways(g control.Gateways) control.Gateways { return &wrappedGateways{g, l} }
+func (l *Life) Gateways(g control.Gateways) control.Gateways {
+	return &wrappedGateways{g, l, newGatewayReports(l)}
+}
 
 type wrappedGateways struct {
 	control.Gateways
-	life *Life
+	life    *Life
+	reports *reports[service.GatewayState]
+}
+
+func (w *wrappedGateways) States() []service.GatewayState {
+	if !w.life.reports {
+		return w.Gateways.States()
+	}
+	return w.reports.show(w.Gateways.States())
 }
 
 // Offer does not wait: one that is late comes from elsewhere.

@@ -39,7 +39,8 @@ type world struct {
 	writes   int
 	pause    time.Duration // between a death and the next controller
 	lives    int
-	cut      bool // gateway g2 is cut off
+	cut      bool            // gateway g2 is cut off
+	unheard  map[string]bool // :: gateway → its reports are not what it does
 	now      *living
 	log      *record
 	broken   record // what the oracle has seen go wrong on the way
