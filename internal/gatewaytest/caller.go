@@ -180,7 +180,7 @@ func (c *Caller) granted(r *rooms, a *ask, g lease.Command) {
 	} else if p.Revision != a.in.Revision {
 		c.wrong("instance %s is of %s, not of %s", a.in.ID, p.Revision, a.in.Revision)
 	}
-	if r.by == nil || a.rules.Table != r.by.Version || !r.allows(a.group, a.in.Revision) {
+	if r.by == nil || a.rules.Table != r.by.Version || p != nil && !r.allows(a.group, p.Instance) {
 		c.wrong("gateway %s leased a request of group %s to %s by table %s, which does not allow that", r.gateway, a.group, a.in.Revision, a.rules.Text)
 	}
 	if c.cfg.Exclusive {
@@ -197,13 +197,13 @@ func (c *Caller) granted(r *rooms, a *ask, g lease.Command) {
 }
 
 // allows reads the table itself, not the rules that were made of it.
-func (r *rooms) allows(group, revision string) bool {
+func (r *rooms) allows(group string, i service.Instance) bool {
 	any := false
 	for _, s := range r.route.Splits {
 		if s.Group != group {
 			continue
 		}
-		if s.Hold || !slices.Contains(s.Allowed, revision) {
+		if s.Hold || !s.Allows(i.Revision, i.Minted) {
 			return false
 		}
 		any = true

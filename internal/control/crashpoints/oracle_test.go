@@ -23,25 +23,24 @@ type guarded struct {
 }
 
 func (g *guarded) Stop(ctx context.Context, e view.Epoch, host string, s service.Stop) error {
-	if why := g.w.routedAlone(s.Slot); why != "" {
+	if why := g.w.routedAlone(s); why != "" {
 		fmt.Fprintf(&g.w.broken, "at %s slot %s was stopped (%s): %s\n", time.Now().Format(time.StampMilli), s.Slot, s.Reason, why)
 	}
 	return g.Sim.Stop(ctx, e, host, s)
 }
 
 // routedAlone says that some gateway routes, or would after a restart, to the
-// slot's revision, of which nothing else is live.
-func (w *world) routedAlone(slot string) string {
+// revision whose slot is to be stopped, of which nothing else is live.
+func (w *world) routedAlone(stop service.Stop) string {
 	revision, live := "", 0
-	for _, i := range w.hosts.Running() {
-		switch {
-		case i.Slot == slot:
+	running := w.hosts.Running()
+	for _, i := range running {
+		if i.Slot == stop.Slot && view.SameLife(i.Minted, stop.Minted) {
 			revision = i.Revision
-		case i.State == service.InstanceLive && revision == "" || i.Revision == revision:
 		}
 	}
-	for _, i := range w.hosts.Running() {
-		if i.Revision == revision && i.Slot != slot && i.State == service.InstanceLive {
+	for _, i := range running {
+		if i.Revision == revision && i.Slot != stop.Slot && i.State == service.InstanceLive {
 			live++
 		}
 	}
