@@ -95,6 +95,7 @@ func routes() http.Handler {
 	mux.HandleFunc("/ticks", ticks)
 	mux.HandleFunc("/ws", socket)
 	mux.HandleFunc("/most", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, most.Load()) })
+	mux.HandleFunc("/now", func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, inFlight.Load()-1) }) // without this one
 	mux.HandleFunc("/die", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Println("testapp dies, as it was told")
 		os.Exit(9)
