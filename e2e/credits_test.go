@@ -38,7 +38,7 @@ func (i instance) itself(t *testing.T, path string) int {
 }
 
 // burst has many ask one gateway at once, and none of them may fail.
-func (p *plant) burst(d door, service string) {
+func (p *plant) burst(d entrance, service string) {
 	p.t.Helper()
 	var wg sync.WaitGroup
 	began := time.Now()
@@ -62,7 +62,7 @@ func (p *plant) burst(d door, service string) {
 
 // hold sends a request that takes long and returns once the service has n in
 // flight. It ends with the returned function.
-func (p *plant) hold(d door, service string, n int) (hangUp func()) {
+func (p *plant) hold(d entrance, service string, n int) (hangUp func()) {
 	p.t.Helper()
 	var k connection
 	over := make(chan answer, 1)
@@ -94,7 +94,7 @@ type crowd struct {
 func (p *plant) crowd(service string, concurrency, instances int) *crowd {
 	p.deploy(service, "--concurrency", strconv.Itoa(concurrency), "--instances", strconv.Itoa(instances))
 	for range 2 { // there and back
-		for _, d := range p.open() {
+		for _, d := range p.ways() {
 			p.burst(d, service)
 		}
 	}
@@ -120,7 +120,7 @@ func (c *crowd) end() {
 			t.Errorf("%s: instance %s had %d requests in flight at most, expected %d", c.service, i.ID, n, c.concurrency)
 		}
 	}
-	doors := c.open()
+	doors := c.ways()
 	for n := range c.concurrency * c.instances {
 		defer c.hold(doors[n%len(doors)], c.service, n+1)()
 	}

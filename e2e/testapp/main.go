@@ -31,6 +31,7 @@ func main() {
 	exitAfter := flag.Duration("exit-after", 0, "exit with status 7 after this long; zero means never")
 	needs := flag.String("needs", "", "exit with status 8 a second after the start unless this file is there")
 	slowStart := flag.Duration("slow-start", 0, "wait before listening")
+	alone := flag.String("alone", "", "lock this file; where another has it, note that in FILE.met and exit with status 8")
 	ignoreTerm := flag.Bool("ignore-term", false, "do not end on SIGTERM")
 	flag.Parse()
 	fmt.Printf("testapp %s starts: revision %s instance %s on %s\n", version, os.Getenv("FAIRLEAD_REVISION"), os.Getenv("FAIRLEAD_INSTANCE"), *listen)
@@ -45,6 +46,9 @@ func main() {
 			fmt.Println("testapp lacks a file:", err)
 			os.Exit(8)
 		})
+	}
+	if *alone != "" {
+		lock(*alone)
 	}
 	time.Sleep(*slowStart)
 	l, err := net.Listen("tcp", *listen)
@@ -68,6 +72,22 @@ func main() {
 		fmt.Println("cannot serve:", err)
 		os.Exit(1)
 	}
+}
+
+// lock has a file until the process ends, or ends the process.
+func lock(path string) {
+	fd, err := syscall.Open(path, syscall.O_CREAT|syscall.O_RDWR|syscall.O_CLOEXEC, 0o600)
+	if err == nil {
+		err = syscall.Flock(fd, syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err == nil {
+		return
+	}
+	fmt.Println("not alone:", err)
+	if err := os.WriteFile(path+".met", []byte(os.Getenv("FAIRLEAD_REVISION")+" met another\n"), 0o600); err != nil {
+		fmt.Println(err)
+	}
+	os.Exit(8)
 }
 
 func routes() http.Handler {
