@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,6 +31,7 @@ type plant struct {
 	control  *member
 	gateways []*member
 	hosts    []*member
+	hostArgs []string
 	*history
 }
 
@@ -63,11 +65,16 @@ type plantOptions struct {
 	controlBinary string   // instead of the binary under test
 	controlArgs   []string // beyond the usual ones, e.g. --store
 	controlEnv    []string
+	controlAt     string   // IP at which control is reached, instead of 127.0.0.1
+	hostArgs      []string // beyond the usual ones, e.g. --advertise
 }
 
 func newPlant(t *testing.T, o plantOptions) *plant {
 	t.Helper()
-	p := &plant{world: newWorld(t), history: &history{}}
+	p := &plant{world: newWorld(t), history: &history{}, hostArgs: o.hostArgs}
+	if _, port, err := net.SplitHostPort(p.api); err == nil && o.controlAt != "" {
+		p.api = net.JoinHostPort(o.controlAt, port)
+	}
 	binary := fairlead
 	if o.controlBinary != "" {
 		binary = o.controlBinary
@@ -90,16 +97,26 @@ func newPlant(t *testing.T, o plantOptions) *plant {
 }
 
 func (p *plant) addGateway(name, token string) {
-	listen, poll := freeAddress(p.t), freeAddress(p.t)
+	p.addGatewayAt(name, place{control: p.api, listen: freeAddress(p.t), poll: freeAddress(p.t)}, token)
+}
+
+// place is where a gateway finds control and is found itself.
+type place struct {
+	control, listen, poll string
+	enter                 []string // a command before its own, e.g. nsenter
+}
+
+func (p *plant) addGatewayAt(name string, at place, token string) {
 	m := p.member(name, "gateway is up", func() *exec.Cmd {
-		return exec.Command(fairlead, "gateway", "--name", name, "--data", p.data, "--control", p.api,
-			"--listen", listen, "--poll", poll, "--ops", "127.0.0.1:0", "--token", token)
+		args := append(at.enter[:len(at.enter):len(at.enter)], fairlead, "gateway", "--name", name, "--data", p.data, "--control", at.control,
+			"--listen", at.listen, "--poll", at.poll, "--ops", "127.0.0.1:0", "--token", token)
+		return exec.Command(args[0], args[1:]...)
 	})
 	m.again()
 	p.gateways = append(p.gateways, m)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.entrances = append(p.entrances, entrance{name, listen})
+	p.entrances = append(p.entrances, entrance{name, at.listen})
 }
 
 // ways in, be the gateways away or not.
@@ -111,8 +128,10 @@ func (h *history) ways() []entrance {
 
 func (p *plant) addHost(name, zone, token string) {
 	m := p.member(name, "host is up", func() *exec.Cmd {
-		return exec.Command(fairlead, "host", "--name", name, "--zone", zone, "--data", p.data, "--control", p.api,
-			"--ops", "127.0.0.1:0", "--token", token)
+		return exec.Command(fairlead, append([]string{
+			"host", "--name", name, "--zone", zone, "--data", p.data, "--control", p.api,
+			"--ops", "127.0.0.1:0", "--token", token,
+		}, p.hostArgs...)...)
 	})
 	m.again()
 	p.hosts = append(p.hosts, m)
