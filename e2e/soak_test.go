@@ -34,6 +34,7 @@ type soak struct {
 	random    *rand.Rand
 	revisions int
 	kills     int
+	failures  int
 	calls     *caller
 	times     soakTimes
 	answered  int64
@@ -104,11 +105,12 @@ func (s *soak) next(kill bool, dwell time.Duration) {
 	if kill && e.code == 3 { // control was killed before it was asked
 		e = s.deployOnce()
 	}
-	if e.err != nil {
-		s.t.Fatalf("%s should have been deployed: %v\n%s\n%s", s.name(), e.err, e.out, s.plant.world.run("explain", "hello").all())
+	if e.err != nil { // go on, to see what else there is
+		s.failures++
+		s.t.Errorf("%s should have been deployed by one attempt: %v\n%s\n%s", s.name(), e.err, e.out, s.plant.world.run("explain", "hello").all())
 	}
-	if kill {
-		s.agree("hello", s.name(), 30*time.Second)
+	if kill || e.err != nil {
+		s.agree("hello", s.name(), 2*time.Minute)
 	}
 	s.calls.expect(s.name())
 	h.routes = routesTook(string(e.out))
@@ -158,8 +160,8 @@ func (s *soak) endRound() {
 	s.mu.Lock()
 	s.facts = nil
 	s.mu.Unlock()
-	if s.t.Failed() {
-		s.t.FailNow()
+	if s.failures > 5 {
+		s.t.Fatal("too many of them")
 	}
 }
 
