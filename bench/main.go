@@ -33,6 +33,9 @@ var benchmarks = []benchmark{
 	{"deploy", "deploying a program that is ready at once", benchDeploy},
 	{"reconcile", "one reconcile pass over unchanged services", benchReconcile},
 	{"up", "starting from nothing, and idle memory", benchUp},
+	{"rollback", "going back to a revision that is kept warm, until the last gateway has acknowledged", benchRollback},
+	{"heal", "healing a route table that was damaged at a gateway or in the store", benchHeal},
+	{"crashpoints", "trying faults at the controller's calls", benchCrashpoints},
 	{"commits", "commits of the store, single and grouped", benchCommits},
 }
 

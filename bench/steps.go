@@ -31,23 +31,16 @@ type progress struct {
 
 // read asks for a generation that has ended: its steps are told again.
 func (s steps) read(ctx context.Context, p *product, generation int) error {
-	body := enveloped(fmt.Appendf(nil, `{"service":"bench","generation":%d}`, generation))
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://api/fairlead.v1.ServiceAPIService/WatchDeployment", bytes.NewReader(body))
+	body, err := p.watch(ctx, generation)
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Type", "application/connect+json")
-	req.Header.Set("Connect-Protocol-Version", "1")
-	resp, err := p.operator().Do(req)
-	if err != nil {
-		return fmt.Errorf("cannot watch the deployment: %w", err)
-	}
-	defer resp.Body.Close()
+	defer body.Close()
 	took := map[string]time.Duration{}
 	for {
-		m, err := nextMessage(resp.Body)
+		m, err := nextMessage(body)
 		if err != nil {
-			return fmt.Errorf("cannot watch the deployment: %s: %w", resp.Status, err)
+			return fmt.Errorf("cannot watch the deployment: %w", err)
 		}
 		for _, one := range m.Steps {
 			if d, err := time.ParseDuration(one.Took); err == nil && one.State == "done" {
@@ -62,6 +55,26 @@ func (s steps) read(ctx context.Context, p *product, generation int) error {
 		s[step] = append(s[step], float64(d)/float64(time.Millisecond))
 	}
 	return nil
+}
+
+// watch opens the stream that tells the progress of a generation of "bench".
+func (p *product) watch(ctx context.Context, generation int) (io.ReadCloser, error) {
+	body := enveloped(fmt.Appendf(nil, `{"service":"bench","generation":%d}`, generation))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://api/fairlead.v1.ServiceAPIService/WatchDeployment", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Content-Type", "application/connect+json")
+	req.Header.Set("Connect-Protocol-Version", "1")
+	resp, err := p.operator().Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("cannot watch the deployment: %w", err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		resp.Body.Close()
+		return nil, fmt.Errorf("cannot watch the deployment: %s", resp.Status)
+	}
+	return resp.Body, nil
 }
 
 // operator is a client of the API by the socket in the data folder.

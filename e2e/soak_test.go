@@ -66,7 +66,7 @@ func (s *soak) run(deploys int, dwell time.Duration) {
 	for n := range rounds {
 		s.calls = s.call("hello", soakConnections, s.name())
 		s.calls.more(soakConnections)
-		for i := range deploys / rounds {
+		for i := range deploys*(n+1)/rounds - deploys*n/rounds {
 			s.next(n < calmFrom && i%2 == 0, dwell)
 		}
 		s.endRound()

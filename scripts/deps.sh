@@ -10,7 +10,7 @@ declare -A package=(
 )
 case "${1:-}" in
   test)  need=(gcc python3 node nginx strace sqlite3 unshare mount ip curl postgres) ;;
-  bench) need=(gcc wrk haproxy) ;;
+  bench) need=(gcc wrk haproxy sqlite3) ;;
   *) echo "usage: scripts/deps.sh test|bench" >&2; exit 2 ;;
 esac
 
