@@ -44,7 +44,9 @@ func (x *exchange) try() (again bool) {
 	if err == nil {
 		return false
 	}
-	refused = a.c == nil && errors.Is(err, syscall.ECONNREFUSED)
+	if refused = a.c == nil && errors.Is(err, syscall.ECONNREFUSED); refused {
+		x.refusals++
+	}
 	a.close() // before the answer, so that what was written does not change any more
 	return a.failed(err)
 }
@@ -79,7 +81,10 @@ func (a *attempt) failed(err error) bool {
 		return false
 	}
 	may := untouched || x.idempotent()
-	if may && !x.informed && x.body.resendable() && x.resends < maxResends && x.remaining() > 0 {
+	// A refused connection ended the instance's credits, and nothing was sent: of
+	// many instances that died at once any number may be met.
+	within := x.resends+1-x.refusals <= maxResends && x.refusals <= maxRefusals
+	if may && !x.informed && x.body.resendable() && within && x.remaining() > 0 {
 		x.ticket.Avoid = a.m.inst
 		return true
 	}

@@ -83,11 +83,12 @@ func (c *Config) check() error {
 
 // Bounds of the proxy.
 const (
-	maxHeader      = 64 << 10  // of a request
-	maxAnswer      = 256 << 10 // of a response's head
-	holdLimit      = 64 << 10  // of a body that is kept to be sent again
-	copySize       = 32 << 10  // of a copy buffer
-	maxResends     = 2
+	maxHeader      = 64 << 10        // of a request
+	maxAnswer      = 256 << 10       // of a response's head
+	holdLimit      = 64 << 10        // of a body that is kept to be sent again
+	copySize       = 32 << 10        // of a copy buffer
+	maxResends     = 2               // beside those after a refused connection
+	maxRefusals    = 64              // of a request
 	maxInforms     = 32              // informational responses before the final one
 	maxIdleConns   = 256             // per instance
 	idleFor        = 4 * time.Second // below the 5 s after which common servers close

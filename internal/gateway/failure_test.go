@@ -115,6 +115,31 @@ func TestARequestIsSentAgainTwiceAtMost(t *testing.T) {
 	}
 }
 
+func TestARequestOutlivesAnyNumberOfInstancesThatDiedAtOnce(t *testing.T) {
+	r := newRig(t)
+	h := r.host("h1")
+	for i := range 20 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.Close()
+		h.offer(instance{ID: fmt.Sprintf("dead%d", i), Service: "hello", Revision: "hello-00001", Address: l.Addr().String()}, 100)
+	}
+	r.tables.publish(1, route("hello", 1))
+	h.synced()
+	answered := make(chan string, 1)
+	go func() {
+		resp, body := r.do(r.request("POST", "hello.localhost", "/", strings.NewReader("x")))
+		answered <- fmt.Sprint(resp.StatusCode, " ", body)
+	}()
+	h.await("all refusals", func() bool { return len(h.refused) == 20 })
+	h.offer(instance{ID: "b", Service: "hello", Revision: "hello-00001", Address: r.backend(answerWith("b"))}, 1)
+	if a := <-answered; a != "200 b" {
+		t.Errorf("answered %s", a)
+	}
+}
+
 func TestARefusedConnectionEndsTheInstanceAndNoRequest(t *testing.T) {
 	r := newRig(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
