@@ -187,7 +187,7 @@ func (c *caller) judge(r request, gateway string, a answer) (again bool) {
 			c.found.wrong = append(c.found.wrong, c.say(r, gateway, a, why))
 		}
 		return false
-	case held && (a.err != nil || a.code == http.StatusBadGateway):
+	case held && (a.err != nil || a.code == http.StatusBadGateway && r.key != ""): // a gateway repeats what is idempotent
 		c.found.apart++
 		if died.Before(a.sent) {
 			died = a.sent

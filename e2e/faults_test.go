@@ -57,6 +57,12 @@ func (f *faults) at(t *testing.T, fault crashpoints.Fault, call ...string) rule 
 	return f.set(t, crashpoints.Rule{Fault: fault, Call: call})
 }
 
+// always has it happen at each such call, until it is lifted.
+func (f *faults) always(t *testing.T, fault crashpoints.Fault, call ...string) rule {
+	t.Helper()
+	return f.set(t, crashpoints.Rule{Fault: fault, Call: call, Always: true})
+}
+
 // late has the first such call be late.
 func (f *faults) late(t *testing.T, by time.Duration, call ...string) rule {
 	t.Helper()

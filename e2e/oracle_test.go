@@ -16,6 +16,7 @@ type liar struct {
 	mu     sync.Mutex
 	ledger string
 	n      int
+	get    bool // the tenth GET, else the tenth POST
 	lie    func(w http.ResponseWriter, answer func(named, by string), execute func())
 }
 
@@ -35,11 +36,13 @@ func (l *liar) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Fairlead-Revision", named)
 		fmt.Fprintf(w, "%s i1 1\n", by)
 	}
-	if key != "" {
+	if (key == "") == l.get {
 		if l.n++; l.n == 10 {
 			l.lie(w, answer, execute)
 			return
 		}
+	}
+	if key != "" {
 		execute()
 	}
 	answer("hello-00001", "hello-00001")
@@ -55,17 +58,19 @@ func TestTheOracleNoticesWhatIsLostDoubledOrAnsweredByTheWrongRevision(t *testin
 	for name, c := range map[string]struct {
 		lie                         lie
 		before                      func(p *plant)
+		get                         bool
 		lost, doubled, wrong, apart int
 	}{
 		"nothing": {lie: func(_ http.ResponseWriter, answer func(named, by string), execute func()) {
 			execute()
 			answer("hello-00001", "hello-00001")
 		}},
-		"a refusal":                       {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(503) }, lost: 1},
-		"a closed connection":             {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { closes(w) }, lost: 1},
-		"one closed by a gateway's death": {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { closes(w) }, before: func(p *plant) { p.away("gw1") }, apart: 1},
-		"a 502 by an instance's death":    {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(502) }, before: func(p *plant) { p.away(instancesOf("hello")) }, apart: 1},
-		"a 503 by an instance's death":    {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(503) }, before: func(p *plant) { p.away(instancesOf("hello")) }, lost: 1},
+		"a refusal":                             {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(503) }, lost: 1},
+		"a closed connection":                   {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { closes(w) }, lost: 1},
+		"one closed by a gateway's death":       {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { closes(w) }, before: func(p *plant) { p.away("gw1") }, apart: 1},
+		"a 502 by an instance's death":          {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(502) }, before: func(p *plant) { p.away(instancesOf("hello")) }, apart: 1},
+		"a 502 of a GET by an instance's death": {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(502) }, get: true, before: func(p *plant) { p.away(instancesOf("hello")) }, lost: 1},
+		"a 503 by an instance's death":          {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(503) }, before: func(p *plant) { p.away(instancesOf("hello")) }, lost: 1},
 		"executed twice": {lie: func(_ http.ResponseWriter, answer func(named, by string), execute func()) {
 			execute()
 			execute()
@@ -87,7 +92,7 @@ func TestTheOracleNoticesWhatIsLostDoubledOrAnsweredByTheWrongRevision(t *testin
 			if err := os.MkdirAll(p.ledger("hello"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			l := &liar{ledger: p.ledger("hello")}
+			l := &liar{ledger: p.ledger("hello"), get: c.get}
 			server := httptest.NewServer(l)
 			defer server.Close()
 			p.entrances = []entrance{{"gw1", strings.TrimPrefix(server.URL, "http://")}}

@@ -15,7 +15,6 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/control/crashpoints"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
-	"github.com/fairlead-platform/fairlead/internal/store/sqlite"
 )
 
 // grace is longer than the collector's.
@@ -188,26 +187,16 @@ func deleteAndCreateAgain(t *testing.T, p *plant, _ *faults, name string) {
 func padHistory(p *plant, name string, n int) {
 	p.t.Helper()
 	p.control.kill()
-	path := filepath.Join(p.data, "control", "store.db")
-	if _, err := os.Stat(path); err != nil {
-		p.t.Fatal(err)
-	}
-	s, err := sqlite.Open(sqlite.Options{Path: path})
-	if err != nil {
-		p.t.Fatal(err)
-	}
 	var a store.Apply
 	a.ID = ulid.Make().String()
 	for i := range n {
 		key := store.Key{Kind: service.KindEvent, Name: name + "." + ulid.Make().String()}
 		a.Writes = append(a.Writes, store.Write{Key: key, Body: fmt.Appendf(nil, `{"service":%q,"kind":"step","text":"event %d"}`, name, i)})
 	}
-	if _, err := s.Apply(context.Background(), a); err != nil {
-		p.t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		p.t.Fatal(err)
-	}
+	p.edit(func(s store.Store) error {
+		_, err := s.Apply(context.Background(), a)
+		return err
+	})
 	p.control.again()
 }
 
