@@ -76,7 +76,9 @@ func (h *Holder) left(ctx context.Context, address string, err error) {
 	if ctx.Err() != nil {
 		return
 	}
-	h.cfg.Log.Info("not connected to a control", "control", address, "error", err)
+	if now := time.Now(); h.away.Failed(now) {
+		h.cfg.Log.Info("not connected to a control", "control", address, "error", err, "for", h.away.For(now).Round(time.Second))
+	}
 	if errors.Is(err, view.ErrBase) || errors.Is(err, view.ErrDigest) {
 		h.askFull = true
 	}

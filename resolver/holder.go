@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
 
+	"github.com/fairlead-platform/fairlead/internal/outage"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -80,6 +81,7 @@ type Holder struct {
 	show      string               // incarnation whose epoch hello shows; empty means the last heard
 	connected string               // the control that is followed; empty means none
 	heard     time.Time
+	away      outage.Outage
 	fromDisk  *view.Table // told by the file, not by a control
 	notes     []string
 }

@@ -213,7 +213,7 @@ func (h *Holder) arrived(address string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.connected = address
-	h.cfg.Log.Info("a control is followed", "control", address)
+	h.cfg.Log.Info("a control is followed", "control", address, "away", h.away.Back(time.Now()).Round(time.Millisecond))
 	h.changedLocked()
 }
 

@@ -8,7 +8,6 @@ import (
 	"os"
 	"sort"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,9 +27,11 @@ type body struct {
 	src     io.ReadCloser // nil: there is none, or it is held whole
 	size    int64         // 0: none, -1: chunked
 	trailer http.Header   // filled by the reading of src
-	// declared are the trailers that were announced.
+	// declared are the trailers that were announced, and may follow.
 	declared string
-	buf      *[]byte // backs held
+	// hop :: field that ends here by the caller's Connection header → true
+	hop map[string]bool
+	buf *[]byte // backs held
 
 	mu   sync.Mutex
 	cond sync.Cond
@@ -63,7 +64,7 @@ func (x *exchange) prepareBody(expect bool) bool {
 	if b.size == 0 {
 		return true
 	}
-	b.trailer, b.declared = x.r.Trailer, strings.Join(sortedKeys(x.r.Trailer), ", ")
+	b.takeTrailers(x.r)
 	b.buf = holds.Get().(*[]byte)
 	b.held = (*b.buf)[:0]
 	if b.size > 0 && b.size <= holdLimit && !expect {
@@ -213,7 +214,7 @@ func (b *body) prolong(c *conn) {
 // end writes the last chunk and the trailers.
 func (b *body) end(c *conn) {
 	c.bw.WriteString("0\r\n")
-	for _, k := range sortedKeys(b.trailer) {
+	for _, k := range b.trailing() {
 		for _, v := range b.trailer[k] {
 			writeField(c.bw, k, v)
 		}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -249,5 +250,29 @@ func TestTheRestOfABodyIsNeverTakenForARequest(t *testing.T) {
 				t.Errorf("the instance was sent %d requests from within a body", n)
 			}
 		})
+	}
+}
+
+func TestATrailerThatBelongsInAHeadIsNotPassedOn(t *testing.T) {
+	got := make(chan http.Header, 1)
+	r := newRig(t)
+	r.serve("hello", 1, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		_, _ = io.Copy(io.Discard, q.Body) // its end is looked at by its trailers
+		got <- q.Trailer
+		w.Header().Set(http.TrailerPrefix+"X-Late", "2")
+		w.Header().Set(http.TrailerPrefix+"Set-Cookie", "a=b")
+		w.Header().Set(http.TrailerPrefix+"Content-Type", "text/html")
+		fmt.Fprint(w, "ok")
+	}))
+	c := r.caller("POST / HTTP/1.1\r\nHost: hello.localhost\r\nTransfer-Encoding: chunked\r\n" +
+		"Connection: X-Hop\r\nTrailer: X-Sum, Authorization, X-Hop\r\n\r\n1\r\nx\r\n0\r\n" +
+		"X-Sum: 42\r\nAuthorization: declared\r\nX-Hop: declared\r\nX-Undeclared: 1\r\n" +
+		"Connection: close\r\nTransfer-Encoding: chunked\r\nHost: other\r\nX-Forwarded-For: 10.0.0.1\r\nX-Request-Id: theirs\r\nContent-Length: 5\r\nCookie: a\r\n\r\n")
+	resp, body := hear(t, c)
+	if want := (http.Header{"X-Sum": {"42"}, "X-Undeclared": {"1"}}); !reflect.DeepEqual(<-got, want) {
+		t.Errorf("the instance was given other trailers than %v", want)
+	}
+	if body != "ok" || len(resp.Trailer) != 1 || resp.Trailer.Get("X-Late") != "2" {
+		t.Errorf("answered %q with trailers %v", body, resp.Trailer)
 	}
 }

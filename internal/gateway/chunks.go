@@ -127,7 +127,7 @@ func (a *attempt) setTrailers(t http.Header) {
 	}
 	to, flushed := a.x.w.Header(), false
 	for k, vs := range t {
-		if hopByHop(k) || k == "Content-Length" {
+		if !trails(k) {
 			continue
 		}
 		if !known[k] {

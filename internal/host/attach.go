@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/outage"
 	"github.com/fairlead-platform/fairlead/internal/wire"
 )
 
@@ -29,16 +30,15 @@ type controlStream = grpc.BidiStreamingClient[pb.AttachRequest, pb.AttachRespons
 // attach keeps a stream to control as long as the host lives. A lost control
 // plane changes nothing for what runs.
 func (h *Host) attach() {
-	last := ""
+	var away outage.Outage
 	for turn := 0; h.ctx.Err() == nil && len(h.cfg.Control) > 0; turn++ {
 		addr := h.cfg.Control[turn%len(h.cfg.Control)]
-		err := h.attachTo(addr)
+		err := h.attachTo(addr, &away)
 		if h.ctx.Err() != nil {
 			return
 		}
-		if text := fmt.Sprint(err); text != last {
-			last = text
-			h.log.Warn("no stream to control; what runs goes on", "address", addr, "error", err)
+		if now := time.Now(); away.Failed(now) {
+			h.log.Warn("no stream to control; what runs goes on", "address", addr, "error", err, "for", away.For(now).Round(time.Second))
 		}
 		wait := h.redialIn()
 		if turn%len(h.cfg.Control) != len(h.cfg.Control)-1 {
@@ -53,7 +53,7 @@ func (h *Host) attach() {
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
 // attachTo runs one stream to its end.
-func (h *Host) attachTo(addr string) error {
+func (h *Host) attachTo(addr string, away *outage.Outage) error {
 	conn, err := grpc.NewClient(addr, h.cfg.DialControl...)
 	if err != nil {
 		return fmt.Errorf("cannot dial control: %w", err)
@@ -76,7 +76,7 @@ func (h *Host) attachTo(addr string) error {
 	s.logs = newLogOrders(ctx, h, conn)
 	defer s.work.Wait()
 	defer cancel()
-	h.log.Info("attached to control", "address", addr)
+	h.log.Info("attached to control", "address", addr, "away", away.Back(time.Now()).Round(time.Millisecond))
 	s.work.Go(s.report)
 	return s.receive(deaf)
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/outage"
 )
 
 // link is the poll stream to one gateway, dialled again as long as the gateway
@@ -19,6 +20,7 @@ type link struct {
 	out        *outbox
 	cancel     context.CancelFunc
 	connected  bool // under the host's mu: welcomed, and the stream is up
+	away       outage.Outage
 }
 
 type pollStream = grpc.BidiStreamingClient[pb.PollRequest, pb.PollResponse]
@@ -33,15 +35,13 @@ func (h *Host) newLink(name, addr string) *link {
 
 func (h *Host) pollOn(ctx context.Context, l *link) {
 	defer l.cancel()
-	last := ""
 	for ctx.Err() == nil {
 		err := h.poll(ctx, l)
 		if ctx.Err() != nil {
 			return
 		}
-		if text := fmt.Sprint(err); text != last {
-			last = text
-			h.log.Warn("no stream to a gateway; it keeps its credits", "gateway", l.name, "address", l.addr, "error", err)
+		if now := time.Now(); l.away.Failed(now) {
+			h.log.Warn("no stream to a gateway; it keeps its credits", "gateway", l.name, "address", l.addr, "error", err, "for", l.away.For(now).Round(time.Second))
 		}
 		if !sleep(ctx, h.redialIn()) {
 			return
@@ -164,7 +164,7 @@ func (h *Host) welcomed(l *link, w *pb.PollWelcome) bool {
 	}
 	h.sendLocked(moves)
 	l.out.synced()
-	h.log.Info("gateway is polled", "gateway", l.name, "session", w.GetSession())
+	h.log.Info("gateway is polled", "gateway", l.name, "session", w.GetSession(), "away", l.away.Back(time.Now()).Round(time.Millisecond))
 	return true
 }
 
