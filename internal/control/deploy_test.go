@@ -172,6 +172,25 @@ func TestALaterIntentEndsAnAttemptWithinASecond(t *testing.T) {
 	})
 }
 
+func TestARevisionThatALaterIntentTookThePlaceOfIsRetiredAndDidNotFail(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		r.hosts.Behave(func(_ string, a service.Assignment) hosttest.Behaviour {
+			return hosttest.Behaviour{NeverListens: runs(a, "one")}
+		})
+		r.start(options{})
+		r.deploy("hello", "one")
+		r.within(5*time.Second, "it waits for readiness", func() bool { return r.deploySaga("hello").At() == "ready" })
+		r.deploy("hello", "two")
+		r.within(time.Second, "the first has ended", func() bool {
+			rev := r.revision("hello-00001")
+			if rev.State == service.RevisionFailed {
+				r.t.Fatalf("it is said to have failed: %s", rev.Reason)
+			}
+			return rev.State == service.RevisionRetired && strings.Contains(rev.Reason, "superseded")
+		})
+	})
+}
+
 func TestADeployUnderPinnedTrafficEndsAtZeroAndSaysSo(t *testing.T) {
 	inRegion(t, 1, func(r *rig) {
 		r.start(options{})

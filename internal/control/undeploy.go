@@ -102,11 +102,16 @@ func (j *job) stopUnrouted(ctx context.Context, name, reason string) error {
 	return err
 }
 
-func (j *job) endDeploy(r *saga.Run, _ saga.State) {
+// endDeploy says what became of the revision. One that a later intent took the
+// place of did not fail: it is retired, once nothing of it runs.
+func (j *job) endDeploy(r *saga.Run, end saga.State) {
 	rev := j.subject(r)
 	if !rev.Exists() || j.snapshot().Catalog.Value.Referenced(rev.Value.Name) {
 		return
 	}
 	rev.Value.State, rev.Value.Reason = service.RevisionFailed, r.Record.Error
+	if end == saga.Superseded && len(rev.Value.Slots)+len(rev.Value.Leaving) == 0 {
+		rev.Value.State = service.RevisionRetired
+	}
 	r.Stage(putRevision(rev))
 }
