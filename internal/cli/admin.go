@@ -90,9 +90,30 @@ func (cmd *gatewaysRetireCmd) Run(c *call) error {
 	return c.retired("gateway", cmd.Name)
 }
 
-type hostsCmd struct{}
+type hostsCmd struct {
+	List   hostsListCmd   `cmd:"" default:"withargs" help:"List the known hosts."`
+	Retire hostsRetireCmd `cmd:"" help:"End the membership of a host that will not come back; what it ran is placed elsewhere."`
+}
 
-func (cmd *hostsCmd) Run(c *call) error {
+type hostsRetireCmd struct {
+	Name string `arg:"" help:"Name of the host."`
+}
+
+func (cmd *hostsRetireCmd) Run(c *call) error {
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	if _, err := cl.admin.RetireHost(c.ctx, connect.NewRequest(&fairleadv1.RetireHostRequest{Name: cmd.Name})); err != nil {
+		return remote(err)
+	}
+	return c.retired("host", cmd.Name)
+}
+
+type hostsListCmd struct{}
+
+func (cmd *hostsListCmd) Run(c *call) error {
 	cl, err := c.dial()
 	if err != nil {
 		return err

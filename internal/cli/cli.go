@@ -72,7 +72,7 @@ type commands struct {
 
 	Token    tokenCmd    `cmd:"" group:"installation" help:"Tokens by which hosts and gateways join."`
 	Gateways gatewaysCmd `cmd:"" group:"installation" help:"List the known gateways, or retire one."`
-	Hosts    hostsCmd    `cmd:"" group:"installation" help:"List the known hosts."`
+	Hosts    hostsCmd    `cmd:"" group:"installation" help:"List the known hosts, or retire one."`
 	Info     infoCmd     `cmd:"" group:"installation" help:"Show who leads, and what the store guarantees."`
 	Version  versionCmd  `cmd:"" group:"installation" help:"Show the version of this program."`
 

@@ -195,6 +195,7 @@ func (p *plane) Leading() bool                               { return true }
 func (p *plane) Epoch() view.Epoch                           { return view.Epoch{Incarnation: p.store.Incarnation(), Number: 1} }
 func (p *plane) Alarms(string) []string                      { return nil }
 func (p *plane) RetireGateway(context.Context, string) error { return nil }
+func (p *plane) RetireHost(context.Context, string) error    { return nil }
 
 // Logs gives what was written; who follows gets the rest of it as it is written.
 func (p *plane) Logs(ctx context.Context, q service.LogQuery, emit func([]service.LogLine) error) error {
@@ -397,6 +398,8 @@ func (p *plane) do(args []string) error {
 		close(p.written)
 		p.written = make(chan struct{})
 		return nil
+	case "host":
+		return p.put(service.KindHost, args[1], service.Host{Name: args[1], Zone: "a"})
 	case "gateway":
 		return p.put(service.KindGateway, args[1], service.Gateway{Name: args[1]})
 	case "shut":

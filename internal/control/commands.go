@@ -119,20 +119,24 @@ func (j *job) assign(ctx context.Context, r *saga.Run, rev service.Revision, slo
 // stopLeaving tells the hosts of the revision's leaving slots to stop them, and
 // returns the revision without those that are stopped for sure. A host that
 // cannot be reached keeps its slots in Leaving, for a later pass; it is an
-// error only where it was heard just now.
+// error only where it was heard just now. Nobody waits for one that was retired:
+// should it return, what it runs is found to be nobody's.
 func (j *job) stopLeaving(ctx context.Context, rev service.Revision, reason string) (service.Revision, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)
 	defer cancel()
-	hosts := j.world().Hosts
+	world := j.world()
 	var mu sync.Mutex
 	var stopped []string
 	err := each(rev.Leaving, func(s service.Slot) error {
-		if h := hosts[s.Host]; !h.Connected {
+		connected := world.Hosts[s.Host].Connected
+		if !connected && !world.IsRetired(s.Host) {
 			return nil
 		}
-		err := j.c.cfg.Hosts.Stop(ctx, j.led.Epoch(), s.Host, service.Stop{Slot: s.ID, Minted: rev.Minted, Drain: rev.Template.DrainTime(), Reason: reason})
-		if err != nil {
-			return fmt.Errorf("host %s did not take the stop of slot %s: %w", s.Host, s.ID, err)
+		if connected {
+			err := j.c.cfg.Hosts.Stop(ctx, j.led.Epoch(), s.Host, service.Stop{Slot: s.ID, Minted: rev.Minted, Drain: rev.Template.DrainTime(), Reason: reason})
+			if err != nil {
+				return fmt.Errorf("host %s did not take the stop of slot %s: %w", s.Host, s.ID, err)
+			}
 		}
 		mu.Lock()
 		defer mu.Unlock()

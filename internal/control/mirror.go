@@ -179,6 +179,8 @@ func (m *mirror) host(name string) service.Doc[service.Host] {
 	return m.hosts[name]
 }
 
+func (m *mirror) retired(host string) bool { return m.host(host).Value.Retired }
+
 // oddRecords are records that are no service's and cannot be read, with why.
 func (m *mirror) oddRecords() map[store.Key]string {
 	m.mu.Lock()

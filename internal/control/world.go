@@ -128,6 +128,7 @@ func (t *term) world() *service.World {
 		Parked:       t.parked,
 		Unreferenced: t.clocks.unreferencedFor,
 		Stray:        t.clocks.strayFor,
+		Retired:      t.mirror.retired,
 		Cooled:       func(revision string) bool { return t.clocks.warmFor(revision) >= t.c.cfg.Warm },
 	}
 	if leading := time.Since(t.began); leading >= hostGone {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/hosttest"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -363,6 +364,82 @@ func TestACollectedRevisionIsStoppedWhenItsHostIsBack(t *testing.T) {
 		r.within(60*time.Second, "nothing of it runs any more", func() bool {
 			rev, _ := get[service.Revision](r, service.KindRevision, "hello-00001")
 			return len(r.live("hello-00001")) == 0 && len(rev.Leaving) == 0
+		})
+	})
+}
+
+// admit enters a host, as its stream does.
+func (r *rig) admit(c *running, name string) {
+	r.t.Helper()
+	if _, err := c.AdmitHost(r.t.Context(), service.Host{Name: name, Zone: "z2"}, view.Epoch{}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestAHostThatIsRetiredIsWaitedForNoMoreAndWhatItRanIsPlacedElsewhere(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		c := r.start(options{})
+		r.within(time.Second, "it leads", c.Leading)
+		r.admit(c, "b")
+		r.write("hello", func(d *service.Desired) { d.Template.Command, d.Instances = []string{"one"}, 2 })
+		r.serves(10*time.Second, "hello", "hello-00001")
+		if err := c.RetireHost(r.t.Context(), "b"); fault.CodeOf(err) != fault.Conflict {
+			t.Errorf("a host that is connected is retired: %v", err)
+		}
+		if err := c.RetireHost(r.t.Context(), "z"); fault.CodeOf(err) != fault.NotFound {
+			t.Errorf("a host that is not known is retired: %v", err)
+		}
+		r.deploy("hello", "two")
+		r.serves(10*time.Second, "hello", "hello-00002")
+		r.hosts.Disconnect("b")
+		time.Sleep(time.Second)
+		if err := c.RetireHost(r.t.Context(), "b"); fault.CodeOf(err) != fault.Unavailable {
+			t.Errorf("a host whose instances may serve is retired: %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		old := r.revision("hello-00001")
+		if old.State != service.RevisionRetired || len(old.Leaving) == 0 {
+			t.Fatalf("nothing of the first revision waits for the host: %+v", old)
+		}
+		if err := c.RetireHost(r.t.Context(), "b"); err != nil {
+			t.Fatal(err)
+		}
+		r.within(time.Minute, "nothing waits for it", func() bool {
+			return len(r.revision("hello-00001").Leaving) == 0 && len(r.revision("hello-00002").Leaving) == 0
+		})
+		c.stop() // what was heard of it is forgotten, too
+		c = r.start(options{})
+		time.Sleep(time.Minute)
+		if slots := r.revision("hello-00002").Slots; len(slots) != 2 || slots[0].Host != "a" || slots[1].Host != "a" {
+			t.Errorf("it runs on %+v", slots)
+		}
+		r.hosts.Connect("b")
+		r.admit(c, "b")
+		r.within(2*time.Minute, "what it still ran is drained when it returns", func() bool {
+			return len(r.live("hello-00001")) == 0 && len(r.live("hello-00002")) == 2
+		})
+	})
+}
+
+func TestASlotOnARetiredHostIsPlacedElsewhereByALeaderThatNeverHeardOfIt(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		c := r.start(options{})
+		r.within(time.Second, "it leads", c.Leading)
+		r.admit(c, "b")
+		r.write("hello", func(d *service.Desired) { d.Instances = 2 })
+		r.serves(10*time.Second, "hello", "hello-00001")
+		r.hosts.Disconnect("a")
+		r.hosts.Disconnect("b") // with no other host to take over
+		time.Sleep(time.Minute)
+		if err := c.RetireHost(r.t.Context(), "b"); err != nil {
+			t.Fatal(err)
+		}
+		c.stop()
+		r.hosts.Connect("a")
+		r.start(options{})
+		r.within(20*time.Second, "both are on the other host before the lease of the one that is retired would have ended", func() bool {
+			slots := r.revision("hello-00001").Slots
+			return len(slots) == 2 && slots[0].Host == "a" && slots[1].Host == "a"
 		})
 	})
 }

@@ -55,14 +55,23 @@ func (r Revision) Forget(slot string) Revision {
 // Heard says that what the host reported can be taken for what is.
 func (h HostState) Heard() bool { return h.Connected && h.Silent < BehindAfter }
 
+// lost says that nothing is to be expected of a host: it has not been heard for
+// as long as its lease lasts, or a person retired it.
+func (w *World) lost(host string) bool { return w.Gone[host] || w.IsRetired(host) }
+
+// IsRetired says that a person retired a host, and that it did not return.
+func (w *World) IsRetired(host string) bool {
+	return w.Retired != nil && w.Retired(host) && !w.Hosts[host].Connected
+}
+
 // OnGone are slots on hosts that are gone, while another host is heard.
 func (r Revision) OnGone(w *World) []Slot {
-	if len(w.Gone) == 0 || !slices.ContainsFunc(slices.Collect(maps.Values(w.Hosts)), HostState.Heard) {
+	if !slices.ContainsFunc(slices.Collect(maps.Values(w.Hosts)), HostState.Heard) {
 		return nil
 	}
 	var out []Slot
 	for _, s := range r.Slots {
-		if w.Gone[s.Host] {
+		if w.lost(s.Host) {
 			out = append(out, s)
 		}
 	}

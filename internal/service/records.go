@@ -231,6 +231,9 @@ type Host struct {
 	Name    string    `json:"name"`
 	Zone    string    `json:"zone"`
 	Entered time.Time `json:"entered"`
+	// Retired says that a person ended its membership: nothing waits for it.
+	// The record stays, because slots may name it; attaching again ends it.
+	Retired bool `json:"retired,omitempty"`
 }
 
 // Event is one line of a service's history.

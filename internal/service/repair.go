@@ -130,9 +130,10 @@ func (s *Snapshot) planCollect(w *World) Work {
 	return Work{}
 }
 
-// stoppable says that a host of one of the slots can be told to stop it.
+// stoppable says that a host of one of the slots can be told to stop it, or
+// will never be.
 func stoppable(slots []Slot, w *World) bool {
-	return slices.ContainsFunc(slots, func(s Slot) bool { return w.Hosts[s.Host].Connected })
+	return slices.ContainsFunc(slots, func(s Slot) bool { return w.Hosts[s.Host].Connected || w.IsRetired(s.Host) })
 }
 
 // KeptBy says why a revision that the catalog does not refer to is kept, the

@@ -53,6 +53,8 @@ type World struct {
 	Of map[string][]Instance
 	// Gone :: host name → not heard for as long as its own lease lasts
 	Gone map[string]bool
+	// Retired says that a person retired a host; nil says it of none.
+	Retired func(host string) bool
 	// Load :: host name → slots with a process
 	Load map[string]int
 	// Gateways known to the store, by name.

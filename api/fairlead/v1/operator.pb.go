@@ -4006,6 +4006,86 @@ func (*RetireGatewayResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
 }
 
+type RetireHostRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetireHostRequest) Reset() {
+	*x = RetireHostRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetireHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetireHostRequest) ProtoMessage() {}
+
+func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetireHostRequest.ProtoReflect.Descriptor instead.
+func (*RetireHostRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
+}
+
+func (x *RetireHostRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type RetireHostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RetireHostResponse) Reset() {
+	*x = RetireHostResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RetireHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RetireHostResponse) ProtoMessage() {}
+
+func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RetireHostResponse.ProtoReflect.Descriptor instead.
+func (*RetireHostResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
+}
+
 type ListHostsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -4014,7 +4094,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4026,7 +4106,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4039,7 +4119,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
 }
 
 type ListHostsResponse struct {
@@ -4051,7 +4131,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4063,7 +4143,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4076,7 +4156,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListHostsResponse) GetHosts() []*HostStatus {
@@ -4099,7 +4179,7 @@ type HostStatus struct {
 
 func (x *HostStatus) Reset() {
 	*x = HostStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4111,7 +4191,7 @@ func (x *HostStatus) String() string {
 func (*HostStatus) ProtoMessage() {}
 
 func (x *HostStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4124,7 +4204,7 @@ func (x *HostStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostStatus.ProtoReflect.Descriptor instead.
 func (*HostStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *HostStatus) GetName() string {
@@ -4170,7 +4250,7 @@ type GetInfoRequest struct {
 
 func (x *GetInfoRequest) Reset() {
 	*x = GetInfoRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4182,7 +4262,7 @@ func (x *GetInfoRequest) String() string {
 func (*GetInfoRequest) ProtoMessage() {}
 
 func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4195,7 +4275,7 @@ func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetInfoRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
 }
 
 type GetInfoResponse struct {
@@ -4214,7 +4294,7 @@ type GetInfoResponse struct {
 
 func (x *GetInfoResponse) Reset() {
 	*x = GetInfoResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4226,7 +4306,7 @@ func (x *GetInfoResponse) String() string {
 func (*GetInfoResponse) ProtoMessage() {}
 
 func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4239,7 +4319,7 @@ func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetInfoResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *GetInfoResponse) GetVersion() string {
@@ -4623,7 +4703,10 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"keep_error\x18\t \x01(\tR\tkeepError\"*\n" +
 	"\x14RetireGatewayRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x17\n" +
-	"\x15RetireGatewayResponse\"\x12\n" +
+	"\x15RetireGatewayResponse\"'\n" +
+	"\x11RetireHostRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
+	"\x12RetireHostResponse\"\x12\n" +
 	"\x10ListHostsRequest\"B\n" +
 	"\x11ListHostsResponse\x12-\n" +
 	"\x05hosts\x18\x01 \x03(\v2\x17.fairlead.v1.HostStatusR\x05hosts\"\xa3\x01\n" +
@@ -4669,12 +4752,14 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\n" +
 	"StreamLogs\x12\x1e.fairlead.v1.StreamLogsRequest\x1a\x1f.fairlead.v1.StreamLogsResponse0\x01\x12[\n" +
 	"\x0eUploadArtifact\x12\".fairlead.v1.UploadArtifactRequest\x1a#.fairlead.v1.UploadArtifactResponse(\x01\x12P\n" +
-	"\vHasArtifact\x12\x1f.fairlead.v1.HasArtifactRequest\x1a .fairlead.v1.HasArtifactResponse2\xa2\x03\n" +
+	"\vHasArtifact\x12\x1f.fairlead.v1.HasArtifactRequest\x1a .fairlead.v1.HasArtifactResponse2\xf1\x03\n" +
 	"\x0fAdminAPIService\x12P\n" +
 	"\vCreateToken\x12\x1f.fairlead.v1.CreateTokenRequest\x1a .fairlead.v1.CreateTokenResponse\x12S\n" +
 	"\fListGateways\x12 .fairlead.v1.ListGatewaysRequest\x1a!.fairlead.v1.ListGatewaysResponse\x12V\n" +
 	"\rRetireGateway\x12!.fairlead.v1.RetireGatewayRequest\x1a\".fairlead.v1.RetireGatewayResponse\x12J\n" +
-	"\tListHosts\x12\x1d.fairlead.v1.ListHostsRequest\x1a\x1e.fairlead.v1.ListHostsResponse\x12D\n" +
+	"\tListHosts\x12\x1d.fairlead.v1.ListHostsRequest\x1a\x1e.fairlead.v1.ListHostsResponse\x12M\n" +
+	"\n" +
+	"RetireHost\x12\x1e.fairlead.v1.RetireHostRequest\x1a\x1f.fairlead.v1.RetireHostResponse\x12D\n" +
 	"\aGetInfo\x12\x1b.fairlead.v1.GetInfoRequest\x1a\x1c.fairlead.v1.GetInfoResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
@@ -4689,7 +4774,7 @@ func file_fairlead_v1_operator_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_operator_proto_rawDescData
 }
 
-var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*DeployRequest)(nil),           // 0: fairlead.v1.DeployRequest
 	(*DeployResponse)(nil),          // 1: fairlead.v1.DeployResponse
@@ -4753,52 +4838,54 @@ var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*GatewayStatus)(nil),           // 59: fairlead.v1.GatewayStatus
 	(*RetireGatewayRequest)(nil),    // 60: fairlead.v1.RetireGatewayRequest
 	(*RetireGatewayResponse)(nil),   // 61: fairlead.v1.RetireGatewayResponse
-	(*ListHostsRequest)(nil),        // 62: fairlead.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),       // 63: fairlead.v1.ListHostsResponse
-	(*HostStatus)(nil),              // 64: fairlead.v1.HostStatus
-	(*GetInfoRequest)(nil),          // 65: fairlead.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),         // 66: fairlead.v1.GetInfoResponse
-	nil,                             // 67: fairlead.v1.SetTrafficRequest.TagsEntry
-	(*Template)(nil),                // 68: fairlead.v1.Template
-	(*durationpb.Duration)(nil),     // 69: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 70: google.protobuf.Timestamp
+	(*RetireHostRequest)(nil),       // 62: fairlead.v1.RetireHostRequest
+	(*RetireHostResponse)(nil),      // 63: fairlead.v1.RetireHostResponse
+	(*ListHostsRequest)(nil),        // 64: fairlead.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),       // 65: fairlead.v1.ListHostsResponse
+	(*HostStatus)(nil),              // 66: fairlead.v1.HostStatus
+	(*GetInfoRequest)(nil),          // 67: fairlead.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),         // 68: fairlead.v1.GetInfoResponse
+	nil,                             // 69: fairlead.v1.SetTrafficRequest.TagsEntry
+	(*Template)(nil),                // 70: fairlead.v1.Template
+	(*durationpb.Duration)(nil),     // 71: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 72: google.protobuf.Timestamp
 }
 var file_fairlead_v1_operator_proto_depIdxs = []int32{
-	68, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
+	70, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
 	12, // 1: fairlead.v1.DeployRequest.traffic:type_name -> fairlead.v1.TrafficTarget
 	4,  // 2: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
 	5,  // 3: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
-	69, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
-	70, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
+	71, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
+	72, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
 	11, // 6: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
 	10, // 7: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
-	68, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
+	70, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
 	12, // 9: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
-	70, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
+	72, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
 	15, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
 	16, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
 	18, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
 	19, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
 	20, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
 	12, // 16: fairlead.v1.GetStatusResponse.wanted_traffic:type_name -> fairlead.v1.TrafficTarget
-	70, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
+	72, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
 	17, // 18: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
-	70, // 19: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
-	70, // 20: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
+	72, // 19: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
+	72, // 20: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
 	18, // 21: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
 	12, // 22: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
-	67, // 23: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
+	69, // 23: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
 	43, // 24: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
 	46, // 25: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
-	70, // 26: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
+	72, // 26: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
 	49, // 27: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
 	51, // 28: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
-	69, // 29: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	70, // 30: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	71, // 29: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	72, // 30: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
 	59, // 31: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
-	69, // 32: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
-	64, // 33: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
-	69, // 34: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
+	71, // 32: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
+	66, // 33: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
+	71, // 34: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
 	0,  // 35: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
 	2,  // 36: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
 	6,  // 37: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
@@ -4822,35 +4909,37 @@ var file_fairlead_v1_operator_proto_depIdxs = []int32{
 	55, // 55: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
 	57, // 56: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
 	60, // 57: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
-	62, // 58: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
-	65, // 59: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
-	1,  // 60: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
-	3,  // 61: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
-	7,  // 62: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
-	9,  // 63: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
-	14, // 64: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
-	22, // 65: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
-	24, // 66: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
-	26, // 67: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
-	28, // 68: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
-	30, // 69: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
-	32, // 70: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
-	34, // 71: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
-	36, // 72: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
-	38, // 73: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
-	40, // 74: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
-	42, // 75: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
-	45, // 76: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
-	48, // 77: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
-	52, // 78: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
-	54, // 79: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
-	56, // 80: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
-	58, // 81: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
-	61, // 82: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
-	63, // 83: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
-	66, // 84: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
-	60, // [60:85] is the sub-list for method output_type
-	35, // [35:60] is the sub-list for method input_type
+	64, // 58: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
+	62, // 59: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
+	67, // 60: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
+	1,  // 61: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
+	3,  // 62: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
+	7,  // 63: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
+	9,  // 64: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
+	14, // 65: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
+	22, // 66: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
+	24, // 67: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
+	26, // 68: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
+	28, // 69: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
+	30, // 70: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
+	32, // 71: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
+	34, // 72: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
+	36, // 73: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
+	38, // 74: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
+	40, // 75: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
+	42, // 76: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
+	45, // 77: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
+	48, // 78: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
+	52, // 79: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
+	54, // 80: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
+	56, // 81: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
+	58, // 82: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
+	61, // 83: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
+	65, // 84: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
+	63, // 85: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
+	68, // 86: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
+	61, // [61:87] is the sub-list for method output_type
+	35, // [35:61] is the sub-list for method input_type
 	35, // [35:35] is the sub-list for extension type_name
 	35, // [35:35] is the sub-list for extension extendee
 	0,  // [0:35] is the sub-list for field type_name
@@ -4872,7 +4961,7 @@ func file_fairlead_v1_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_operator_proto_rawDesc), len(file_fairlead_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   68,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

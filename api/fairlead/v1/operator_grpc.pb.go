@@ -877,6 +877,7 @@ const (
 	AdminAPIService_ListGateways_FullMethodName  = "/fairlead.v1.AdminAPIService/ListGateways"
 	AdminAPIService_RetireGateway_FullMethodName = "/fairlead.v1.AdminAPIService/RetireGateway"
 	AdminAPIService_ListHosts_FullMethodName     = "/fairlead.v1.AdminAPIService/ListHosts"
+	AdminAPIService_RetireHost_FullMethodName    = "/fairlead.v1.AdminAPIService/RetireHost"
 	AdminAPIService_GetInfo_FullMethodName       = "/fairlead.v1.AdminAPIService/GetInfo"
 )
 
@@ -890,6 +891,9 @@ type AdminAPIServiceClient interface {
 	ListGateways(ctx context.Context, in *ListGatewaysRequest, opts ...grpc.CallOption) (*ListGatewaysResponse, error)
 	RetireGateway(ctx context.Context, in *RetireGatewayRequest, opts ...grpc.CallOption) (*RetireGatewayResponse, error)
 	ListHosts(ctx context.Context, in *ListHostsRequest, opts ...grpc.CallOption) (*ListHostsResponse, error)
+	// RetireHost ends the membership of a host that will not come back; what it
+	// ran is placed elsewhere.
+	RetireHost(ctx context.Context, in *RetireHostRequest, opts ...grpc.CallOption) (*RetireHostResponse, error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(ctx context.Context, in *GetInfoRequest, opts ...grpc.CallOption) (*GetInfoResponse, error)
 }
@@ -942,6 +946,16 @@ func (c *adminAPIServiceClient) ListHosts(ctx context.Context, in *ListHostsRequ
 	return out, nil
 }
 
+func (c *adminAPIServiceClient) RetireHost(ctx context.Context, in *RetireHostRequest, opts ...grpc.CallOption) (*RetireHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RetireHostResponse)
+	err := c.cc.Invoke(ctx, AdminAPIService_RetireHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminAPIServiceClient) GetInfo(ctx context.Context, in *GetInfoRequest, opts ...grpc.CallOption) (*GetInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetInfoResponse)
@@ -962,6 +976,9 @@ type AdminAPIServiceServer interface {
 	ListGateways(context.Context, *ListGatewaysRequest) (*ListGatewaysResponse, error)
 	RetireGateway(context.Context, *RetireGatewayRequest) (*RetireGatewayResponse, error)
 	ListHosts(context.Context, *ListHostsRequest) (*ListHostsResponse, error)
+	// RetireHost ends the membership of a host that will not come back; what it
+	// ran is placed elsewhere.
+	RetireHost(context.Context, *RetireHostRequest) (*RetireHostResponse, error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(context.Context, *GetInfoRequest) (*GetInfoResponse, error)
 	mustEmbedUnimplementedAdminAPIServiceServer()
@@ -985,6 +1002,9 @@ func (UnimplementedAdminAPIServiceServer) RetireGateway(context.Context, *Retire
 }
 func (UnimplementedAdminAPIServiceServer) ListHosts(context.Context, *ListHostsRequest) (*ListHostsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListHosts not implemented")
+}
+func (UnimplementedAdminAPIServiceServer) RetireHost(context.Context, *RetireHostRequest) (*RetireHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RetireHost not implemented")
 }
 func (UnimplementedAdminAPIServiceServer) GetInfo(context.Context, *GetInfoRequest) (*GetInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetInfo not implemented")
@@ -1082,6 +1102,24 @@ func _AdminAPIService_ListHosts_Handler(srv interface{}, ctx context.Context, de
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminAPIService_RetireHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RetireHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminAPIServiceServer).RetireHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminAPIService_RetireHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminAPIServiceServer).RetireHost(ctx, req.(*RetireHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminAPIService_GetInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetInfoRequest)
 	if err := dec(in); err != nil {
@@ -1122,6 +1160,10 @@ var AdminAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListHosts",
 			Handler:    _AdminAPIService_ListHosts_Handler,
+		},
+		{
+			MethodName: "RetireHost",
+			Handler:    _AdminAPIService_RetireHost_Handler,
 		},
 		{
 			MethodName: "GetInfo",

@@ -122,12 +122,8 @@ func (a *API) RetireGateway(ctx context.Context, req *connect.Request[fairleadv1
 	for _, g := range known {
 		names = append(names, g.Name)
 	}
-	if !slices.Contains(names, name) {
-		hint := "no gateway is known"
-		if len(names) > 0 {
-			hint = "known are " + strings.Join(names, ", ")
-		}
-		return nil, fault.New(fault.NotFound, hint, "there is no gateway %q", name)
+	if err := isKnown("gateway", name, names); err != nil {
+		return nil, err
 	}
 	if err := a.Leader.RetireGateway(ctx, name); err != nil {
 		return nil, err
@@ -135,9 +131,47 @@ func (a *API) RetireGateway(ctx context.Context, req *connect.Request[fairleadv1
 	return connect.NewResponse(&fairleadv1.RetireGatewayResponse{}), nil
 }
 
+// isKnown refuses a name that is none of the known ones.
+func isKnown(role, name string, names []string) error {
+	if slices.Contains(names, name) {
+		return nil
+	}
+	hint := "no " + role + " is known"
+	if len(names) > 0 {
+		hint = "known are " + strings.Join(names, ", ")
+	}
+	return fault.New(fault.NotFound, hint, "there is no %s %q", role, name)
+}
+
+// members are the known hosts, by name.
+func (a *API) members(ctx context.Context) ([]service.Host, error) {
+	known, _, err := list[service.Host](ctx, a.Store, service.KindHost, nil)
+	return slices.DeleteFunc(known, func(h service.Host) bool { return h.Retired }), err
+}
+
+// RetireHost ends the membership of a host that will not come back.
+func (a *API) RetireHost(ctx context.Context, req *connect.Request[fairleadv1.RetireHostRequest]) (*connect.Response[fairleadv1.RetireHostResponse], error) {
+	name := req.Msg.GetName()
+	known, err := a.members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	names := make([]string, 0, len(known))
+	for _, h := range known {
+		names = append(names, h.Name)
+	}
+	if err := isKnown("host", name, names); err != nil {
+		return nil, err
+	}
+	if err := a.Leader.RetireHost(ctx, name); err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&fairleadv1.RetireHostResponse{}), nil
+}
+
 // ListHosts returns the known hosts by name.
 func (a *API) ListHosts(ctx context.Context, _ *connect.Request[fairleadv1.ListHostsRequest]) (*connect.Response[fairleadv1.ListHostsResponse], error) {
-	known, _, err := list[service.Host](ctx, a.Store, service.KindHost, nil)
+	known, err := a.members(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -148,6 +148,16 @@ func TestGatewaysAndHostsAreListedHeardOrNot(t *testing.T) {
 		if _, err := w.admin.RetireGateway(w.ctx, connect.NewRequest(&fairleadv1.RetireGatewayRequest{Name: "gw-a"})); err != nil || len(w.retired) != 1 {
 			t.Errorf("got %v", err)
 		}
+		if _, err := w.admin.RetireHost(w.ctx, connect.NewRequest(&fairleadv1.RetireHostRequest{Name: "h1"})); err != nil || w.retired[1] != "host h1" {
+			t.Errorf("got %v", err)
+		}
+		w.put(service.KindHost, "h1", service.Host{Name: "h1", Zone: "a", Retired: true})
+		if h, err = w.admin.ListHosts(w.ctx, connect.NewRequest(&fairleadv1.ListHostsRequest{})); err != nil || len(h.Msg.Hosts) != 0 {
+			t.Errorf("one that was retired is listed: %v, %v", h, err)
+		}
+		if _, err := w.admin.RetireHost(w.ctx, connect.NewRequest(&fairleadv1.RetireHostRequest{Name: "h1"})); !errors.Is(fault.FromConnect(err), fault.NotFound) {
+			t.Errorf("retired twice: %v", err)
+		}
 		info, err := w.admin.GetInfo(w.ctx, connect.NewRequest(&fairleadv1.GetInfoRequest{}))
 		if err != nil || info.Msg.GatewayUrl != "http://127.0.0.1:8080/" || info.Msg.Guarantee == "" || !info.Msg.Leading {
 			t.Errorf("got %v, %v", info, err)

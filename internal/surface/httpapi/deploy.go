@@ -66,7 +66,7 @@ func (a *API) deploy(ctx context.Context, m *fairleadv1.DeployRequest) (*fairlea
 	if err := a.write(ctx, c); err != nil {
 		return nil, err
 	}
-	return &fairleadv1.DeployResponse{Generation: c.next.Generation, Message: notice(c.next)}, nil
+	return &fairleadv1.DeployResponse{Generation: c.next.Generation, Message: strings.Join(append(notice(c.next), a.missing(ctx)...), "\n")}, nil
 }
 
 // expected reads the document and holds it against what the caller read.
@@ -166,7 +166,7 @@ func unchanged(d service.Desired, today service.Catalog) string {
 }
 
 // notice is what the caller should know of what was accepted.
-func notice(d service.Desired) string {
+func notice(d service.Desired) []string {
 	var notes []string
 	if at := d.Pinned(); at != "" {
 		notes = append(notes, "traffic stays where it is ("+at+"): the new revision gets 0%")
@@ -174,7 +174,7 @@ func notice(d service.Desired) string {
 	if d.Template.Dir != "" {
 		notes = append(notes, "the content of "+d.Template.Dir+" is used in place and is no part of the revision: when it changes, --force deploys it")
 	}
-	return strings.Join(notes, "\n")
+	return notes
 }
 
 // retry runs a read and the write bound to it again when a claim on a host name

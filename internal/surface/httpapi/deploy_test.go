@@ -7,12 +7,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store/memory"
 )
 
 func TestADeployWritesTheNextGenerationBoundToTheOneThatWasRead(t *testing.T) {
@@ -242,4 +244,34 @@ func TestCurlGetsJSON(t *testing.T) {
 			t.Errorf("%d %s, %v", resp.StatusCode, body, err)
 		}
 	})
+}
+
+func TestADeploySaysAtOnceThatNoHostOrGatewayIsThere(t *testing.T) {
+	w := newWorld(t, memory.Open(memory.Options{}))
+	deploy := func(env string, generation int32) string {
+		r, err := w.services.Deploy(w.ctx, connect.NewRequest(&fairleadv1.DeployRequest{
+			Service: "hello", ExpectedGeneration: generation, Instances: 1,
+			Template: &fairleadv1.Template{Command: []string{"true"}, Env: map[string]string{"A": env}},
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r.Msg.GetMessage()
+	}
+	if got := deploy("1", 0); !strings.Contains(got, "no host is known") || !strings.Contains(got, "no gateway is known") || !strings.Contains(got, "token create --role host") {
+		t.Errorf("where nobody joined: %q", got)
+	}
+	w.put(service.KindHost, "h1", service.Host{Name: "h1"})
+	w.put(service.KindHost, "h2", service.Host{Name: "h2"})
+	w.put(service.KindGateway, "gw-a", service.Gateway{Name: "gw-a"})
+	w.hosts = []service.HostState{{Host: service.Host{Name: "h1"}, Silent: 40 * time.Second}}
+	w.gateways = []service.GatewayState{{Name: "gw-a", Connected: true}}
+	want := "no host is connected, so nothing can be started until one is: h1 was last heard 40s ago, h2 was not heard since control started"
+	if got := deploy("2", 1); got != want {
+		t.Errorf("told %q, not %q", got, want)
+	}
+	w.hosts[0].Connected = true
+	if got := deploy("3", 2); got != "" {
+		t.Errorf("where all are there: %q", got)
+	}
 }

@@ -50,6 +50,8 @@ type Leader interface {
 	Alarms(service string) []string
 	// RetireGateway ends the membership of a gateway that is gone for good.
 	RetireGateway(ctx context.Context, name string) error
+	// RetireHost ends the membership of a host that is gone for good.
+	RetireHost(ctx context.Context, name string) error
 }
 
 // Authority signs identities; *identity.Authority is one.

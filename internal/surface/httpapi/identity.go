@@ -52,8 +52,9 @@ func (a *API) nameIsFree(ctx context.Context, role identity.Role, name string) e
 	if kind == "" {
 		return nil
 	}
-	_, err := a.Store.Get(ctx, store.Key{Kind: kind, Name: name})
-	if errors.Is(err, store.ErrNotFound) {
+	doc, err := a.Store.Get(ctx, store.Key{Kind: kind, Name: name})
+	var left struct{ Retired bool }
+	if errors.Is(err, store.ErrNotFound) || err == nil && json.Unmarshal(doc.Body, &left) == nil && left.Retired {
 		return nil
 	}
 	if err != nil {

@@ -35,6 +35,10 @@ func TestAnUnboundTokenCannotTakeTheNameOfAKnownMember(t *testing.T) {
 		if err := w.join(w.keystore(), mint(""), "h2"); err != nil {
 			t.Errorf("a new name: %v", err)
 		}
+		w.put(service.KindHost, "h3", service.Host{Name: "h3", Retired: true})
+		if err := w.join(w.keystore(), mint(""), "h3"); err != nil {
+			t.Errorf("the name of a host that was retired: %v", err)
+		}
 	})
 }
 

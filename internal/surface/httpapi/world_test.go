@@ -127,6 +127,11 @@ func (w *world) RetireGateway(_ context.Context, name string) error {
 	return nil
 }
 
+func (w *world) RetireHost(_ context.Context, name string) error {
+	w.retired = append(w.retired, "host "+name)
+	return nil
+}
+
 // put writes a document as the control role would.
 func (w *world) put(kind, name string, value any) uint64 {
 	w.t.Helper()

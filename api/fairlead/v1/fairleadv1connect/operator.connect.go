@@ -107,6 +107,9 @@ const (
 	// AdminAPIServiceListHostsProcedure is the fully-qualified name of the AdminAPIService's ListHosts
 	// RPC.
 	AdminAPIServiceListHostsProcedure = "/fairlead.v1.AdminAPIService/ListHosts"
+	// AdminAPIServiceRetireHostProcedure is the fully-qualified name of the AdminAPIService's
+	// RetireHost RPC.
+	AdminAPIServiceRetireHostProcedure = "/fairlead.v1.AdminAPIService/RetireHost"
 	// AdminAPIServiceGetInfoProcedure is the fully-qualified name of the AdminAPIService's GetInfo RPC.
 	AdminAPIServiceGetInfoProcedure = "/fairlead.v1.AdminAPIService/GetInfo"
 )
@@ -707,6 +710,9 @@ type AdminAPIServiceClient interface {
 	ListGateways(context.Context, *connect.Request[v1.ListGatewaysRequest]) (*connect.Response[v1.ListGatewaysResponse], error)
 	RetireGateway(context.Context, *connect.Request[v1.RetireGatewayRequest]) (*connect.Response[v1.RetireGatewayResponse], error)
 	ListHosts(context.Context, *connect.Request[v1.ListHostsRequest]) (*connect.Response[v1.ListHostsResponse], error)
+	// RetireHost ends the membership of a host that will not come back; what it
+	// ran is placed elsewhere.
+	RetireHost(context.Context, *connect.Request[v1.RetireHostRequest]) (*connect.Response[v1.RetireHostResponse], error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(context.Context, *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error)
 }
@@ -746,6 +752,12 @@ func NewAdminAPIServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(adminAPIServiceMethods.ByName("ListHosts")),
 			connect.WithClientOptions(opts...),
 		),
+		retireHost: connect.NewClient[v1.RetireHostRequest, v1.RetireHostResponse](
+			httpClient,
+			baseURL+AdminAPIServiceRetireHostProcedure,
+			connect.WithSchema(adminAPIServiceMethods.ByName("RetireHost")),
+			connect.WithClientOptions(opts...),
+		),
 		getInfo: connect.NewClient[v1.GetInfoRequest, v1.GetInfoResponse](
 			httpClient,
 			baseURL+AdminAPIServiceGetInfoProcedure,
@@ -761,6 +773,7 @@ type adminAPIServiceClient struct {
 	listGateways  *connect.Client[v1.ListGatewaysRequest, v1.ListGatewaysResponse]
 	retireGateway *connect.Client[v1.RetireGatewayRequest, v1.RetireGatewayResponse]
 	listHosts     *connect.Client[v1.ListHostsRequest, v1.ListHostsResponse]
+	retireHost    *connect.Client[v1.RetireHostRequest, v1.RetireHostResponse]
 	getInfo       *connect.Client[v1.GetInfoRequest, v1.GetInfoResponse]
 }
 
@@ -784,6 +797,11 @@ func (c *adminAPIServiceClient) ListHosts(ctx context.Context, req *connect.Requ
 	return c.listHosts.CallUnary(ctx, req)
 }
 
+// RetireHost calls fairlead.v1.AdminAPIService.RetireHost.
+func (c *adminAPIServiceClient) RetireHost(ctx context.Context, req *connect.Request[v1.RetireHostRequest]) (*connect.Response[v1.RetireHostResponse], error) {
+	return c.retireHost.CallUnary(ctx, req)
+}
+
 // GetInfo calls fairlead.v1.AdminAPIService.GetInfo.
 func (c *adminAPIServiceClient) GetInfo(ctx context.Context, req *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error) {
 	return c.getInfo.CallUnary(ctx, req)
@@ -795,6 +813,9 @@ type AdminAPIServiceHandler interface {
 	ListGateways(context.Context, *connect.Request[v1.ListGatewaysRequest]) (*connect.Response[v1.ListGatewaysResponse], error)
 	RetireGateway(context.Context, *connect.Request[v1.RetireGatewayRequest]) (*connect.Response[v1.RetireGatewayResponse], error)
 	ListHosts(context.Context, *connect.Request[v1.ListHostsRequest]) (*connect.Response[v1.ListHostsResponse], error)
+	// RetireHost ends the membership of a host that will not come back; what it
+	// ran is placed elsewhere.
+	RetireHost(context.Context, *connect.Request[v1.RetireHostRequest]) (*connect.Response[v1.RetireHostResponse], error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(context.Context, *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error)
 }
@@ -830,6 +851,12 @@ func NewAdminAPIServiceHandler(svc AdminAPIServiceHandler, opts ...connect.Handl
 		connect.WithSchema(adminAPIServiceMethods.ByName("ListHosts")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminAPIServiceRetireHostHandler := connect.NewUnaryHandler(
+		AdminAPIServiceRetireHostProcedure,
+		svc.RetireHost,
+		connect.WithSchema(adminAPIServiceMethods.ByName("RetireHost")),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminAPIServiceGetInfoHandler := connect.NewUnaryHandler(
 		AdminAPIServiceGetInfoProcedure,
 		svc.GetInfo,
@@ -846,6 +873,8 @@ func NewAdminAPIServiceHandler(svc AdminAPIServiceHandler, opts ...connect.Handl
 			adminAPIServiceRetireGatewayHandler.ServeHTTP(w, r)
 		case AdminAPIServiceListHostsProcedure:
 			adminAPIServiceListHostsHandler.ServeHTTP(w, r)
+		case AdminAPIServiceRetireHostProcedure:
+			adminAPIServiceRetireHostHandler.ServeHTTP(w, r)
 		case AdminAPIServiceGetInfoProcedure:
 			adminAPIServiceGetInfoHandler.ServeHTTP(w, r)
 		default:
@@ -871,6 +900,10 @@ func (UnimplementedAdminAPIServiceHandler) RetireGateway(context.Context, *conne
 
 func (UnimplementedAdminAPIServiceHandler) ListHosts(context.Context, *connect.Request[v1.ListHostsRequest]) (*connect.Response[v1.ListHostsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.AdminAPIService.ListHosts is not implemented"))
+}
+
+func (UnimplementedAdminAPIServiceHandler) RetireHost(context.Context, *connect.Request[v1.RetireHostRequest]) (*connect.Response[v1.RetireHostResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.AdminAPIService.RetireHost is not implemented"))
 }
 
 func (UnimplementedAdminAPIServiceHandler) GetInfo(context.Context, *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error) {
