@@ -270,7 +270,7 @@ func (j *job) finalize(ctx context.Context, r *saga.Run) error {
 	c.Value.Hosts = s.Desired.Value.HostsOf()
 	c.Value.ObservedGeneration = max(c.Value.ObservedGeneration, r.Record.Generation)
 	c.Value.Instances = len(rev.Value.Slots)
-	c.Value.Round, c.Value.NeedsOperator = max(c.Value.Round, rev.Value.Round), ""
+	c.Value.Round = max(c.Value.Round, rev.Value.Round)
 	r.Text("%s", c.Value.Serving())
 	r.Stage(putRevision(rev), putCatalog(c), checkDoc(service.KindRoutes, j.service, s.Routes))
 	return nil

@@ -132,32 +132,37 @@ func TestTheBackOffOfAFailedTeardownNeverTouchesTheNextLife(t *testing.T) {
 	})
 }
 
+// apart has hello-00002 published and answering, and a catalog that names
+// hello-00001, which does not answer: put there behind the controller's back.
+func apart(r *rig) {
+	r.t.Helper()
+	r.deploy("hello", "one")
+	r.serves(10*time.Second, "hello", "hello-00001")
+	r.deploy("hello", "two")
+	r.serves(10*time.Second, "hello", "hello-00002")
+	r.hosts.Behave(func(_ string, a service.Assignment) hosttest.Behaviour {
+		return hosttest.Behaviour{NeverListens: runs(a, "one")}
+	})
+	r.hosts.Kill(r.live("hello-00001")[0].ID)
+	k := store.Key{Kind: service.KindCatalog, Name: "hello"}
+	doc, _ := r.store.Get(r.t.Context(), k)
+	cat := r.catalog("hello")
+	cat.Traffic[0].Revision, cat.Traffic[0].Group, cat.Latest = "hello-00001", "hello-00001", "hello-00002"
+	// In one commit, so that no traffic saga begins between the two.
+	wanted := store.Key{Kind: service.KindDesired, Name: "hello"}
+	standing, _ := r.store.Get(r.t.Context(), wanted)
+	var d service.Desired
+	decode(r.t, standing, &d)
+	d.Generation++
+	d.Traffic = []service.Target{{Revision: "hello-00001", Percent: 100}}
+	r.puts(map[store.Key]versioned{wanted: {standing.Version, d}, k: {doc.Version, cat}})
+}
+
 func TestWhereTheCatalogsRevisionDoesNotAnswerWhatAnswersIsKeptAndAnOperatorNamed(t *testing.T) {
 	inRegion(t, 1, func(r *rig) {
 		c := r.start(options{warm: time.Hour})
-		r.deploy("hello", "one")
-		r.serves(10*time.Second, "hello", "hello-00001")
-		r.deploy("hello", "two")
-		r.serves(10*time.Second, "hello", "hello-00002")
-		// Something put the catalog back behind the controller's back, to a
-		// revision that does not answer.
-		r.hosts.Behave(func(_ string, a service.Assignment) hosttest.Behaviour {
-			return hosttest.Behaviour{NeverListens: runs(a, "one")}
-		})
-		r.hosts.Kill(r.live("hello-00001")[0].ID)
-		k := store.Key{Kind: service.KindCatalog, Name: "hello"}
-		doc, _ := r.store.Get(t.Context(), k)
-		cat := r.catalog("hello")
-		cat.Traffic[0].Revision, cat.Traffic[0].Group, cat.Latest = "hello-00001", "hello-00001", "hello-00002"
+		apart(r)
 		stop := r.watched("hello", "g1")
-		// In one commit, so that no traffic saga begins between the two.
-		wanted := store.Key{Kind: service.KindDesired, Name: "hello"}
-		standing, _ := r.store.Get(t.Context(), wanted)
-		var d service.Desired
-		decode(t, standing, &d)
-		d.Generation++
-		d.Traffic = []service.Target{{Revision: "hello-00001", Percent: 100}}
-		r.puts(map[store.Key]versioned{wanted: {standing.Version, d}, k: {doc.Version, cat}})
 		r.within(10*time.Second, "it is named", func() bool { return strings.Contains(c.NeedsOperator("hello"), "does not answer") })
 		time.Sleep(time.Minute)
 		if route, _ := r.gateways.Gateway("g1").Table().Route("hello"); route.Splits[0].Revision != "hello-00002" || len(r.live("hello-00002")) != 1 {

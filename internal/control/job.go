@@ -44,6 +44,8 @@ func (t *term) do(ctx context.Context, s *service.Snapshot, work service.Work) e
 		return j.adopt(ctx, work)
 	case service.WorkRewarm:
 		return j.rewarm(ctx, work)
+	case service.WorkNeeds:
+		return j.noteNeeds(ctx, work)
 	case service.WorkStrays:
 		return j.stopStrays(ctx, work)
 	case service.WorkDropRoutes:

@@ -75,6 +75,19 @@ func (j *job) observe(ctx context.Context) error {
 	return err
 }
 
+// noteNeeds writes down what only a person can settle, so that it outlives this
+// leader, or that it is settled.
+func (j *job) noteNeeds(ctx context.Context, work service.Work) error {
+	c := j.snapshot().Catalog
+	text := "needs an operator: " + work.NeedsOperator
+	if work.NeedsOperator == "" {
+		text = "needs no operator any more; settled is: " + c.Value.NeedsOperator
+	}
+	c.Value.NeedsOperator = work.NeedsOperator
+	_, err := j.apply(ctx, putCatalog(c), j.note("needs-operator", text))
+	return err
+}
+
 // adopt notes at a saga that waits that a later generation has come, which
 // changes nothing for it: not its back-off either.
 func (j *job) adopt(ctx context.Context, work service.Work) error {

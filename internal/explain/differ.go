@@ -21,7 +21,7 @@ func (e *explainer) differences() []string {
 func (e *explainer) next() string {
 	r, busy := e.current()
 	switch {
-	case e.work.Kind != service.WorkNone:
+	case e.work.Kind != service.WorkNone && e.work.Kind != service.WorkNeeds:
 		return fmt.Sprintf("next: %s, because %s", e.work.Kind, e.work.Reason)
 	case busy && r.State == saga.Waiting:
 		return fmt.Sprintf("next: %s is tried again at %s", name(r), e.clock(r.RetryAt))
@@ -91,6 +91,9 @@ func (e *explainer) routesAndCatalog() string {
 		return text + fmt.Sprintf("neither yet: a service with a %s in flight is that one's alone; it records what it published as its last step, or puts the earlier plan back", r.Kind)
 	case e.work.Kind == service.WorkRoutes:
 		return text + "the catalog wins, since its revision answers or nothing does; it is published again by the next pass"
+	}
+	if len(e.needs) == 0 {
+		return text + "neither yet: not all hosts have reported, so it is not known which of the two answers"
 	}
 	return text + "the routes win for now, since what is published answers and the catalog's revision does not"
 }

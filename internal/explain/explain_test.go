@@ -58,7 +58,7 @@ func TestRoutesThatDifferFromTheCatalogAreLostOrKeptByWhatAnswers(t *testing.T) 
 	f.runs(1, service.Instance{ID: "i1", State: service.InstanceExited})
 	r := Explain(f)
 	says(t, r, "differences", "the routes win for now", "until an operator has settled")
-	says(t, r, "to do", "needs an operator: the routes", "bring that revision back, or deploy again")
+	says(t, r, "to do", "needs an operator: the routes", "have it recorded (fairlead traffic shop shop-00002=100)")
 	if !strings.HasPrefix(r.Summary, "it needs an operator: ") {
 		t.Errorf("summary: %s", r.Summary)
 	}

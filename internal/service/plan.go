@@ -31,10 +31,11 @@ const (
 	KeptEvents     = 500
 	slackOfHistory = 5
 	slackOfEvents  = 50
-	WorkStrays     = "stop-strays" // processes that no record asks for
-	WorkCool       = "cool"        // the window ended in which the earlier revision is kept warm
-	WorkRewarm     = "rewarm"      // slots of the warm revision whose host is gone are placed elsewhere
-	WorkAdopt      = "adopt"       // a deploy that waits belongs to a generation that changes nothing for it
+	WorkStrays     = "stop-strays"    // processes that no record asks for
+	WorkCool       = "cool"           // the window ended in which the earlier revision is kept warm
+	WorkRewarm     = "rewarm"         // slots of the warm revision whose host is gone are placed elsewhere
+	WorkNeeds      = "needs-operator" // the catalog notes what only a person can settle, or that it is settled
+	WorkAdopt      = "adopt"          // a deploy that waits belongs to a generation that changes nothing for it
 	StrayAfter     = time.Minute
 )
 
@@ -56,6 +57,14 @@ type Work struct {
 // arguments. The order is the order of what matters: a delete, then what is in
 // flight, then what someone wants, then what has drifted, then what can go.
 func Plan(s *Snapshot, w *World) Work {
+	work := s.plan(w)
+	if recorded := s.Catalog.Value.NeedsOperator; work.Kind == WorkNone && s.Catalog.Exists() && recorded != work.NeedsOperator {
+		work.Kind, work.Reason = WorkNeeds, "what only a person can settle is recorded, or that it is settled"
+	}
+	return work
+}
+
+func (s *Snapshot) plan(w *World) Work {
 	if why := s.unreadable(); why != "" {
 		return Work{NeedsOperator: why}
 	}
@@ -72,7 +81,7 @@ func Plan(s *Snapshot, w *World) Work {
 	needs := work.NeedsOperator
 	for _, next := range []func(*World) Work{
 		s.planDeploy, s.planTraffic, s.planScale, s.planRestart, s.planObserve,
-		s.planRepairRoutes, s.planRefused, s.planRepairSlots, s.planCool, s.planRewarm, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
+		s.planRepairRoutes, s.planRefused, s.planCool, s.planRepairSlots, s.planRewarm, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
 	} {
 		work := next(w)
 		needs = cmp.Or(work.NeedsOperator, needs)
@@ -163,7 +172,7 @@ func (s *Snapshot) planOpen(w *World) (work Work, alone bool) {
 			if r.RetryAt.IsZero() || w.Due(r) {
 				return resume(doc, "what a failed attempt did is to be undone"), true
 			}
-			needs = fmt.Sprintf("what attempt %d of %s did cannot be undone: %s; it is tried again at %s", r.Attempt, r.ID, r.Effects["undo"], r.RetryAt.Format(time.TimeOnly))
+			needs = fmt.Sprintf("what attempt %d of %s did cannot be undone: %s; it is tried again by itself", r.Attempt, r.ID, r.Effects["undo"])
 			return Work{NeedsOperator: needs}, true
 		case s.Desired.Value.Generation > r.Generation && s.Desired.Value.AskedAt() <= r.Generation && r.Kind == WorkDeploy:
 			work := resume(doc, fmt.Sprintf("generation %d asks for nothing that it waits for", s.Desired.Value.Generation))

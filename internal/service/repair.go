@@ -24,12 +24,36 @@ func (s *Snapshot) planRepairRoutes(w *World) Work {
 	if len(want.Splits) == 0 && (!s.Routes.Exists() || len(published.Splits) == 0) && !s.brokenRoutes() {
 		return Work{} // nothing was ever put into the catalog, and nothing is published
 	}
-	if !s.answers(want, w) && s.answers(published, w) {
-		return Work{NeedsOperator: fmt.Sprintf(
-			"the routes (%s) differ from the catalog (%s), whose revision does not answer; what answers is kept: bring that revision back, or deploy again",
-			PlanText(published), PlanText(want))}
+	switch answers := s.answers(want, w); {
+	case !answers && s.answers(published, w) && !s.unheard(want, w):
+		return Work{NeedsOperator: s.apart(published, want)}
+	case !answers && (s.answers(published, w) || s.unheard(published, w)):
+		// It is not known yet which of the two answers: both stay as they are.
+		return Work{NeedsOperator: s.Catalog.Value.NeedsOperator}
 	}
 	return Work{Kind: WorkRoutes, Reason: fmt.Sprintf("the routes (%s) differ from the catalog (%s)", PlanText(published), PlanText(want))}
+}
+
+// apart says that the catalog is not obeyed, and what a person can do.
+func (s *Snapshot) apart(published, want view.Route) string {
+	move := "fairlead traffic " + s.Service
+	for _, split := range published.Splits {
+		if split.Percent > 0 {
+			move += fmt.Sprintf(" %s=%d", split.Revision, split.Percent)
+		}
+	}
+	return fmt.Sprintf("the routes (%s) differ from the catalog (%s), whose revision does not answer; what answers is kept: have it recorded (%s), deploy another release, or bring the catalog's revision back",
+		PlanText(published), PlanText(want), move)
+}
+
+// unheard says that a revision with a share of the route may answer for all
+// that is known: a host of it has not reported, and is not gone.
+func (s *Snapshot) unheard(r view.Route, w *World) bool {
+	return slices.ContainsFunc(r.Splits, func(split view.Split) bool {
+		return split.Percent > 0 && slices.ContainsFunc(s.Revision(split.Revision).Value.Slots, func(slot Slot) bool {
+			return !w.Hosts[slot.Host].Reported && !w.Gone[slot.Host]
+		})
+	})
 }
 
 // planRefused names a gateway that does not serve what is published: it says

@@ -179,10 +179,20 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 			s.Catalog.Value.Traffic = []CatalogPart{{Revision: "s-00002", Percent: 100, Group: "s-00002"}}
 			s.Desired.Value.Generation, s.Desired.Value.Traffic = 3, []Target{{Revision: "s-00001", Percent: 100}}
 		}, kind: WorkTraffic},
-		"what is kept warm is not collected": {edit: func(s *Snapshot, _ *World) {
+		"what is kept warm is not collected": {edit: func(s *Snapshot, w *World) {
 			second(s, RevisionServing, saga.Done)
 			s.Catalog.Value.Warm = "s-00002"
+			w.Instances["s-00002.0"] = []Instance{{Slot: "s-00002.0", State: InstanceLive}}
 		}},
+		"a slot of what is kept warm that its host lost": {edit: func(s *Snapshot, w *World) {
+			second(s, RevisionServing, saga.Done)
+			s.Catalog.Value.Warm = "s-00002"
+		}, kind: WorkSlots, revision: "s-00002"},
+		"a host of what is kept warm is gone": {edit: func(s *Snapshot, w *World) {
+			second(s, RevisionServing, saga.Done)
+			s.Catalog.Value.Warm = "s-00002"
+			w.Gone["b"], w.Hosts["b"] = true, HostState{}
+		}, kind: WorkRewarm, revision: "s-00002"},
 		"what was kept warm for the window is let go": {edit: func(s *Snapshot, w *World) {
 			second(s, RevisionServing, saga.Done)
 			s.Catalog.Value.Warm = "s-00002"
@@ -198,7 +208,7 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 			second(s, RevisionPending, saga.Compensating)
 			s.Sagas[0].Value.RetryAt, s.Sagas[0].Value.Effects = time.Unix(1, 0), map[string]string{"undo": "no gateway answers"}
 			s.Desired.Value.Instances = 5
-		}, needs: "no gateway answers"},
+		}, kind: WorkNeeds, needs: "no gateway answers"},
 		"a tombstone comes before what is in flight": {edit: func(s *Snapshot, _ *World) {
 			second(s, RevisionPending, saga.Running)
 			s.Desired.Value.Generation, s.Desired.Value.Deleted = 3, true
@@ -210,7 +220,7 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 		"a met generation":    {edit: func(s *Snapshot, _ *World) { s.Desired.Value.Generation = 2 }, kind: WorkObserve},
 		"traffic to what is not there": {edit: func(s *Snapshot, _ *World) {
 			s.Desired.Value.Traffic = []Target{{Revision: "s-00007", Percent: 100}}
-		}, needs: "s-00007"},
+		}, kind: WorkNeeds, needs: "s-00007"},
 		"routes that drifted":  {edit: func(s *Snapshot, _ *World) { s.Routes.Value.Plan = to("s-00009") }, kind: WorkRoutes},
 		"routes that vanished": {edit: func(s *Snapshot, _ *World) { s.Routes = Doc[Routes]{} }, kind: WorkRoutes},
 		"drifted routes that answer where the catalog's do not": {edit: func(s *Snapshot, w *World) {
@@ -218,7 +228,33 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 			w.Instances["s-00002.0"] = []Instance{{Slot: "s-00002.0", State: InstanceLive}}
 			w.Instances["s-00001.0"] = []Instance{{Slot: "s-00001.0", State: InstanceStarting}}
 			s.Routes.Value.Plan = to("s-00002")
-		}, needs: "what answers is kept"},
+		}, kind: WorkNeeds, needs: "what answers is kept"},
+		"drifted routes that answer where a host of the catalog's is yet to report": {edit: func(s *Snapshot, w *World) {
+			second(s, RevisionServing, saga.Done)
+			w.Instances["s-00002.0"] = []Instance{{Slot: "s-00002.0", State: InstanceLive}}
+			delete(w.Instances, "s-00001.0")
+			delete(w.Hosts, "a")
+			s.Routes.Value.Plan = to("s-00002")
+		}},
+		"drifted routes of which it is not known yet who answers": {edit: func(s *Snapshot, w *World) {
+			second(s, RevisionServing, saga.Done)
+			clear(w.Instances)
+			clear(w.Hosts)
+			s.Routes.Value.Plan = to("s-00002")
+			s.Catalog.Value.NeedsOperator = "as before" // and stays so
+		}, needs: "as before"},
+		"drifted routes of which the hosts are gone": {edit: func(s *Snapshot, w *World) {
+			second(s, RevisionServing, saga.Done)
+			clear(w.Instances)
+			clear(w.Hosts)
+			w.Gone = map[string]bool{"a": true, "b": true}
+			s.Routes.Value.Plan = to("s-00002")
+		}, kind: WorkRoutes},
+		"what needed a person is settled": {edit: func(s *Snapshot, w *World) { s.Catalog.Value.NeedsOperator = "x" }, kind: WorkNeeds},
+		"what needs a person is noted once": {edit: func(s *Snapshot, w *World) {
+			s.Desired.Value.Traffic = []Target{{Revision: "s-00007", Percent: 100}}
+			s.Catalog.Value.NeedsOperator = "traffic is wanted at revision s-00007, which is not there"
+		}, needs: "s-00007"},
 		"a slot that its host lost": {edit: func(s *Snapshot, w *World) { delete(w.Instances, "s-00001.0") }, kind: WorkSlots, revision: "s-00001"},
 		"a slot of a host that has not reported": {edit: func(s *Snapshot, w *World) {
 			delete(w.Instances, "s-00001.0")
@@ -277,12 +313,12 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 		"an unreadable saga": {edit: func(s *Snapshot, _ *World) {
 			s.Broken = []Broken{{Kind: KindSaga, Name: "s.deploy.x.y", Problem: "bad"}}
 			wantTwo(s)
-		}, needs: "s.deploy.x.y"},
+		}, kind: WorkNeeds, needs: "s.deploy.x.y"},
 		"a saga of a newer program": {edit: func(s *Snapshot, w *World) {
 			wantTwo(s)
 			second(s, RevisionPending, saga.Running)
 			w.Parked = func(saga.Record) string { return "version 9" }
-		}, needs: "version 9"},
+		}, kind: WorkNeeds, needs: "version 9"},
 		"withdrawn routes that all have kept": {edit: func(s *Snapshot, _ *World) {
 			*s = Snapshot{Service: "s", Routes: Doc[Routes]{Value: Routes{Plan: view.Route{Service: "s", Deleted: true}}, Version: 8}}
 		}, kind: WorkDropRoutes},

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"slices"
 
 	"connectrpc.com/connect"
 
@@ -22,7 +23,7 @@ func (a *API) ExplainService(ctx context.Context, req *connect.Request[fairleadv
 		return nil, a.noService(ctx, name)
 	}
 	needs := a.Leader.Alarms(name)
-	if named := s.Catalog.Value.NeedsOperator; named != "" {
+	if named := s.Catalog.Value.NeedsOperator; named != "" && !slices.Contains(needs, named) {
 		needs = append(needs, named)
 	}
 	r := explain.Explain(explain.Facts{

@@ -32,7 +32,7 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 		Deleting:           d.Deleted,
 		NeedsOperator:      catalog.NeedsOperator,
 		HostNames:          d.HostsOf(),
-		Alarms:             append(a.Leader.Alarms(""), a.Leader.Alarms(name)...),
+		Alarms:             a.alarms(name, catalog.NeedsOperator),
 		Instances:          a.instances(name),
 		Paused:             d.Paused,
 		WantedTraffic:      targetsTo(d.Traffic),
@@ -57,6 +57,13 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 	}
 	out.Deployment = deploymentTo(sagas)
 	return connect.NewResponse(out), nil
+}
+
+// alarms are the installation's and the service's own, but for what is said
+// beside them.
+func (a *API) alarms(name, said string) []string {
+	own := slices.DeleteFunc(slices.Clone(a.Leader.Alarms(name)), func(text string) bool { return text == said })
+	return append(a.Leader.Alarms(""), own...)
 }
 
 // routes compares what was published with what gateways say that they serve.
