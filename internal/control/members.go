@@ -109,6 +109,7 @@ func (t *term) alarms() {
 			words = fmt.Sprintf("gateway %s cannot keep its routes on disk: %s; what it kept earlier stays served", g.Name, g.State.KeepError)
 		}
 		t.c.alarm("keep "+g.Name, words)
+		t.c.alarm("drift "+g.Name, alarmDrift(g))
 	}
 	t.alarmOrphans()
 	var odd []string
@@ -173,6 +174,7 @@ func (t *term) dismiss(ctx context.Context, name, why string) error {
 			t.c.log.Info("a gateway left", "gateway", name, "why", why)
 			t.c.alarm("absent "+name, "")
 			t.c.alarm("keep "+name, "")
+			t.c.alarm("drift "+name, "")
 			return nil
 		}
 		if !errors.Is(err, saga.ErrStale) {

@@ -31,6 +31,7 @@ func (t *term) reconcile(ctx context.Context) {
 			t.pass(ctx, t.mirror.takeDirty())
 		case <-tick.C:
 			t.forget()
+			t.repairDrift(ctx)
 			t.pass(ctx, t.everything())
 			t.report()
 		case <-ctx.Done():

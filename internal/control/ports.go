@@ -37,6 +37,7 @@ type Hosts interface {
 type Gateways interface {
 	// Offer makes t the table that is sent to every gateway that follows, now
 	// and when it connects. It does not wait. The table's epoch is the leader's.
+	// Offered again, it is sent whole to who serves other content under its number.
 	Offer(t *view.Table)
 	// States returns every gateway that has followed since the leader started,
 	// connected or not, ordered by name.

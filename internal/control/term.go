@@ -31,6 +31,8 @@ type term struct {
 	absent  map[string]time.Duration
 	offered uint64 // routesAt of the newest table offered
 	folded  view.Epoch
+
+	drifts map[string]drift // :: gateway name → as last noted; of the passes alone
 }
 
 // lead leads until all of it is to end, or the lead is lost.
@@ -41,7 +43,7 @@ func (c *Control) lead(all context.Context, l lease) error {
 	t := &term{
 		c: c, mirror: m, began: time.Now(), end: end, clocks: newClocks(),
 		workers: map[string]bool{}, needs: map[string]string{}, pauses: map[string]held{},
-		absent: map[string]time.Duration{}, wake: make(chan struct{}, 1),
+		absent: map[string]time.Duration{}, drifts: map[string]drift{}, wake: make(chan struct{}, 1),
 	}
 	t.led = &led{
 		store: c.cfg.Store, mirror: m, mint: c.mint, holder: c.cfg.Name, address: c.cfg.Address, lost: end,
@@ -160,6 +162,14 @@ func (t *term) offer() {
 	t.offered, t.folded = at, e
 	v := view.Version{Incarnation: e.Incarnation, Epoch: e.Number, Counter: at}
 	t.c.cfg.Gateways.Offer(view.NewTable(v, e, routes))
+}
+
+// offerAgain offers what is in force once more.
+func (t *term) offerAgain() {
+	t.mu.Lock()
+	t.offered, t.folded = 0, view.Epoch{}
+	t.mu.Unlock()
+	t.offer()
 }
 
 // tellHosts names every known gateway to the hosts.

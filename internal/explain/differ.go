@@ -108,6 +108,8 @@ func (e *explainer) gatewayAndRoutes(g service.KnownGateway) string {
 	switch {
 	case g.Orphans(e.s.Service):
 		return text + "the gateway wins until a person deletes the service or deploys it again: a store that is new empties nothing"
+	case g.State != nil && g.State.Drifted:
+		return fmt.Sprintf("gateway %s serves other routes than were published under the number of its table: what is published wins, it is sent the whole table", g.Name)
 	case g.State != nil && g.State.Refused[e.s.Service] != "":
 		return text + "what it held before wins at that gateway, and stays served: " + g.State.Refused[e.s.Service]
 	case e.upToDate(g):

@@ -121,3 +121,17 @@ func TestWhoDoesNotLeadSaysThatHeKnowsLess(t *testing.T) {
 	says(t, Explain(f), "gateways", "this control does not lead", "was last known to serve")
 	says(t, Explain(f), "processes", "this control does not lead")
 }
+
+func TestAGatewayThatServesOtherRoutesThanItsTablesNumberSaysIsExplained(t *testing.T) {
+	f := settled()
+	g := f.World.Gateways[0].State
+	g.Drifted, g.Drifts = true, 1
+	r := Explain(f)
+	says(t, r, "gateways", "it does not serve what was published under that number: it is sent the whole table")
+	says(t, r, "differences", "gateway gw-1 serves other routes than were published under the number of its table: what is published wins")
+	says(t, r, "revisions", "gateway gw-1 holds routes that this store does not know")
+	g.Drifted = false
+	r = Explain(f)
+	says(t, r, "gateways", "it was found once, since the leader began, to serve other routes")
+	says(t, r, "differences", "none: ")
+}

@@ -42,6 +42,12 @@ func (e *explainer) gateway(g service.KnownGateway) string {
 	if g.State != nil && g.State.Refused[e.s.Service] != "" {
 		text += "; it refuses what was published: " + g.State.Refused[e.s.Service]
 	}
+	switch {
+	case g.State != nil && g.State.Drifted:
+		text += "; it does not serve what was published under that number: it is sent the whole table, and until it has it nothing that runs is stopped"
+	case g.State != nil && g.State.Drifts > 0:
+		text += fmt.Sprintf("; it was found %s, since the leader began, to serve other routes than were published under their number, and was sent the whole table", times(g.State.Drifts))
+	}
 	if g.State != nil && g.State.KeepError != "" {
 		text += "; it cannot keep what it serves: " + g.State.KeepError
 	}
@@ -49,6 +55,13 @@ func (e *explainer) gateway(g service.KnownGateway) string {
 		text += fmt.Sprintf("; %s: it is behind, and nobody waits for it", silence(g.Silent))
 	}
 	return text
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
 }
 
 func silence(d time.Duration) string {
@@ -89,7 +102,7 @@ func (e *explainer) byTable(v view.Version) string {
 func (e *explainer) upToDate(g service.KnownGateway) bool {
 	serves, _ := held(g)
 	return serves.Incarnation == e.w.Incarnation && serves.Counter >= e.s.Routes.Version && serves.Counter <= e.w.Sequence &&
-		(g.State == nil || g.State.Refused[e.s.Service] == "")
+		(g.State == nil || g.State.Refused[e.s.Service] == "" && !g.State.Drifted)
 }
 
 // processes tells of each revision what runs in its slots.

@@ -22,6 +22,7 @@ type link struct {
 	cuts      int
 	again     time.Time   // when it may connect again
 	due       time.Time   // when the newest table takes effect; zero when none is under way
+	took      *view.Table // sent and applied: not sent again unless it is offered again
 	rejected  *view.Table // refused by the client's rules, and not tried again
 	said      *view.Held  // as last acknowledged
 	saidKept  *view.Held
@@ -80,7 +81,7 @@ func (l *link) admittedLocked(e view.Epoch, err error, hello service.GatewayStat
 		return
 	}
 	l.admitted, l.runs, l.cuts = true, runs, cuts
-	l.due, l.rejected, l.said, l.saidKept, l.saidError = time.Time{}, nil, nil, nil, nil
+	l.due, l.took, l.rejected, l.said, l.saidKept, l.saidError = time.Time{}, nil, nil, nil, nil, nil
 	l.p.saidLocked(hello)
 	if l.p.newest != nil {
 		l.p.stateLocked(g.name).Sent = l.p.newest.Version
@@ -130,8 +131,8 @@ func (l *link) takeLocked(now time.Time) time.Duration {
 	if t == nil || t == l.rejected {
 		return -1
 	}
-	if told := g.held.Told(); told != nil && told.Version == t.Version && told.Digest == t.Digest && g.held.Epoch() == t.Epoch {
-		l.due = time.Time{}
+	if told := g.held.Told(); told != nil && told.Version == t.Version && (told.Digest == t.Digest || l.took == t) && g.held.Epoch() == t.Epoch {
+		l.due, l.took = time.Time{}, t
 		return -1
 	}
 	if l.due.IsZero() {
@@ -150,7 +151,7 @@ func (l *link) takeLocked(now time.Time) time.Duration {
 		}
 		return -1
 	}
-	g.held = held
+	g.held, l.took = held, t
 	g.governLocked()
 	return -1
 }

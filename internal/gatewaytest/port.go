@@ -30,8 +30,9 @@ type SimPort struct {
 
 	// Guarded by the Sim's lock.
 	newest  *view.Table
-	states  []*simState // ordered by name
-	links   []*link     // ordered by name
+	offered map[view.Version]string // :: version offered → its digest
+	states  []*simState             // ordered by name
+	links   []*link                 // ordered by name
 	changed chan struct{}
 }
 
@@ -49,6 +50,7 @@ func (p *SimPort) Offer(t *view.Table) {
 			return
 		}
 		p.newest = t
+		p.offered[t.Version] = t.Digest.String()
 		for _, s := range p.states {
 			if s.Connected {
 				s.Sent = t.Version
@@ -104,7 +106,11 @@ func (p *SimPort) saidLocked(g service.GatewayState) {
 		s = &simState{}
 		p.states = append(p.states, s)
 	}
-	g.Sent = s.Sent
+	g.Sent, g.Drifts = s.Sent, s.Drifts
+	digest, known := p.offered[g.Serves]
+	if g.Drifted = known && digest != g.ServesDigest; g.Drifted && !s.Drifted {
+		g.Drifts++
+	}
 	s.GatewayState, s.quiet = g, false
 	slices.SortFunc(p.states, func(a, b *simState) int { return strings.Compare(a.Name, b.Name) })
 	p.changedLocked()

@@ -311,3 +311,28 @@ func acknowledged(s *suite) {
 	}
 	s.settled(c, "g", l.table(50).Version)
 }
+
+func tampered(s *suite) {
+	l := term("i", 1)
+	c := s.Control(PortConfig{Admit: l.admit})
+	g := s.Gateway("g")
+	t := l.table(1, "a", "a-1", "b", "b-1")
+	c.Offer(t)
+	s.settled(c, "g", t.Version)
+	g.Stop()
+	g.Tamper("a", func(r view.Route) view.Route {
+		r.Splits = []view.Split{{Revision: "a-9", Percent: 100, Group: "a-9", Allowed: []string{"a-9"}}}
+		return r
+	})
+	g.Start()
+	Await(s.T, c, "it was noticed and replaced", func(m states) bool {
+		st := m["g"]
+		return st.Drifts == 1 && !st.Drifted && st.Serves == t.Version && st.ServesDigest == t.Digest.String()
+	})
+	s.routes(g, "a", "a-1")
+	s.routes(g, "b", "b-1")
+	g.Stop()
+	g.Start()
+	s.routes(g, "a", "a-1")
+	Await(s.T, c, "it is connected, and found once", func(m states) bool { return m["g"].Connected && m["g"].Drifts == 1 })
+}

@@ -1,8 +1,12 @@
 package gatewaytest_test
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -178,6 +182,26 @@ func (g *realGateway) Table() *view.Table                { return g.holder.Table
 func (g *realGateway) Cut()                              { g.relay.Cut() }
 func (g *realGateway) Heal()                             { g.relay.Heal() }
 func (g *realGateway) Goodbye(ctx context.Context) error { return g.holder.Goodbye(ctx) }
+
+// Tamper edits the file as whoever knows its format would.
+func (g *realGateway) Tamper(service string, edit func(view.Route) view.Route) {
+	path := filepath.Join(g.dir, "routes")
+	content, err := os.ReadFile(path)
+	g.must(err)
+	head, body, _ := bytes.Cut(content, []byte("\n"))
+	var s view.Snapshot
+	g.must(json.Unmarshal(body, &s))
+	for i, r := range s.Routes {
+		if r.Service == service {
+			s.Routes[i] = edit(r)
+		}
+	}
+	body, err = json.Marshal(s)
+	g.must(err)
+	fields := bytes.Fields(head)
+	sum := sha256.Sum256(body)
+	g.must(os.WriteFile(path, fmt.Appendf(nil, "%s %s sha256:%x %d\n%s", fields[0], fields[1], sum, len(body), body), 0o600))
+}
 
 // FailKeeping puts a file where the folder was: nothing can be written there.
 func (g *realGateway) FailKeeping(err error) {

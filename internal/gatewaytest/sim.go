@@ -86,7 +86,7 @@ func (s *Sim) MayRoute() []*view.Table {
 func (s *Sim) Attach(cfg PortConfig) *SimPort {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := &SimPort{sim: s, cfg: cfg, changed: make(chan struct{})}
+	p := &SimPort{sim: s, cfg: cfg, offered: map[view.Version]string{}, changed: make(chan struct{})}
 	p.ctx, p.cancel = context.WithCancel(s.ctx)
 	s.ports = append(s.ports, p)
 	for _, g := range s.gateways {

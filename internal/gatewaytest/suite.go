@@ -33,7 +33,8 @@ type Subject interface {
 	Start()
 	Cut()
 	Heal()
-	FailKeeping(err error) // its text need not be the one that is reported
+	Tamper(service string, edit func(view.Route) view.Route) // called while it is stopped
+	FailKeeping(err error)                                   // its text need not be the one that is reported
 	Refuse(service, reason string)
 	Goodbye(ctx context.Context) error
 }
@@ -59,6 +60,7 @@ func Run(t *testing.T, open func(t *testing.T) World) {
 		{"ATableThatCannotBeKeptIsServedAndSaidNotToBeKept", notKept},
 		{"ARefusedEntryIsNamedAndTheRestIsApplied", refused},
 		{"AnEmptyTableOfAnotherIncarnationEmptiesNothing", emptied},
+		{"OtherContentUnderATablesNumberIsNoticedAndReplaced", tampered},
 		{"AGoodbyeEndsTheMembershipOnceItWasTaken", goodbye},
 		{"WhatIsAcknowledgedAsServedIsWhatIsRoutedBy", acknowledged},
 	} {

@@ -46,6 +46,7 @@ type history struct {
 	whole    bool
 	deploys  map[string]*deploy // :: revision → its deploy
 	highest  int                // number of a revision
+	needs    bool               // an operator
 	deleted  int32              // generation of the newest deletion that was asked for
 	routed   []string           // by the newest plan of which the history tells
 	recorded []string           // in the catalog
@@ -81,6 +82,8 @@ func (h *history) take(e service.Event) error {
 			h.routed = h.recorded
 		}
 		return nil
+	case "needs-operator":
+		return h.needed(e)
 	case "routes":
 		return h.published(e)
 	case "step":
@@ -95,6 +98,16 @@ func (h *history) take(e service.Event) error {
 		}
 	}
 	return fmt.Errorf("it is of no kind that is known")
+}
+
+// needed takes that an operator is needed, or is no more.
+func (h *history) needed(e service.Event) error {
+	ends := strings.HasPrefix(e.Text, "needs no operator any more")
+	if ends && h.whole && !h.needs {
+		return fmt.Errorf("an operator was not needed")
+	}
+	h.needs = !ends
+	return nil
 }
 
 // of gives the deploy that the event is of; nil where it began before the history.

@@ -145,6 +145,8 @@ func TestAHistoryThatCannotBeIsRefused(t *testing.T) {
 			1 x-00001 1 step | deploy wanders: off`, "was never minted"},
 		{begun + `
 			2 x-00002 1 step | deploy wanders: off`, "no such step"},
+		{begun + `
+			2 - 0 needs-operator | needs no operator any more; settled is: x`, "was not needed"},
 		{`
 			1 x-00001 1 step | something else`, "of no kind that is known"},
 	} {

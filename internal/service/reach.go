@@ -52,9 +52,15 @@ func (g KnownGateway) Orphans(service string) bool {
 	return g.State != nil && strings.HasPrefix(g.State.Refused[service], view.ReasonOrphaned)
 }
 
+// drifted says that what it serves is not what its table's number says.
+func (g KnownGateway) drifted() bool { return g.State != nil && g.State.Drifted }
+
 // floorOf is the floor for one service. Where the gateway refuses the entry it
 // routes by some earlier one, whatever table it acknowledged.
 func (g KnownGateway) floorOf(service string, w *World) (counter uint64, unknown bool) {
+	if g.drifted() {
+		return 0, true
+	}
 	counter, unknown = g.floor(w.Incarnation, w.Sequence)
 	if g.State != nil && g.State.Refused[service] != "" {
 		return 0, unknown || g.Orphans(service)
@@ -215,7 +221,7 @@ func Settled(gateways []KnownGateway, v view.Version, service string) Settlement
 		serves, _ := g.holds()
 		order := serves.Against(v)
 		switch {
-		case g.State != nil && (order == view.Same || order == view.Newer):
+		case g.State != nil && !g.drifted() && (order == view.Same || order == view.Newer):
 			s.Acknowledged = append(s.Acknowledged, g.Name)
 			if why, ok := g.State.Refused[service]; ok {
 				s.Refused[g.Name] = why

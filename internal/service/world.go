@@ -112,6 +112,11 @@ type GatewayState struct {
 	Keeps  view.Version
 	// ServesDigest is the digest of what is served.
 	ServesDigest string
+	// Drifted says that what it serves is not what was offered under the number
+	// of its table: it may route by anything. Drifts counts since the leader
+	// started how often that was found.
+	Drifted bool
+	Drifts  int
 	// Sent is the newest version that was sent to it.
 	Sent view.Version
 	// Epoch is the highest that it said it has kept.

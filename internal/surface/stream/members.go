@@ -27,8 +27,9 @@ func (s *Server) enter(f *follower, g service.GatewayState, e view.Epoch) bool {
 		return false
 	}
 	if old := s.members[f.name]; old != nil {
-		g.Sent = old.state.Sent
+		g.Sent, g.Drifts = old.state.Sent, old.state.Drifts
 	}
+	s.compareLocked(&g, false)
 	s.members[f.name] = &member{state: g, stream: f, heard: s.cfg.Clock()}
 	s.cfg.Log.Info("a gateway follows", "gateway", g.Name, "session", g.Session, "serves", g.Serves, "keeps", g.Keeps, "epoch", e)
 	s.changedLocked()
@@ -75,7 +76,9 @@ func (s *Server) acknowledge(f *follower, a *pb.FollowAck, e view.Epoch) {
 		return
 	}
 	g := &m.state
+	was := g.Drifted
 	g.Serves, g.ServesDigest = wire.Version(a.GetServes().GetVersion()), a.GetServes().GetDigest()
+	s.compareLocked(g, was)
 	g.Keeps = wire.Version(a.GetKeeps().GetVersion())
 	g.KeepError = a.GetKeepError()
 	g.Refused = nil
@@ -89,4 +92,34 @@ func (s *Server) acknowledge(f *follower, a *pb.FollowAck, e view.Epoch) {
 		g.Epoch = e
 	}
 	s.changedLocked()
+}
+
+// compareLocked holds what a gateway says that it serves against what was
+// offered under that number. One that asks for everything, as what it holds fits
+// no delta, has found so itself.
+func (s *Server) compareLocked(g *service.GatewayState, was bool) {
+	g.Drifted = false
+	if s.newest == nil || g.Serves.Zero() || g.Serves.Incarnation != s.newest.Version.Incarnation {
+		return
+	}
+	if g.ServesDigest == "" {
+		g.Drifted = true
+	}
+	for _, t := range s.recent {
+		if t.Version == g.Serves {
+			g.Drifted = t.Digest.String() != g.ServesDigest
+		}
+	}
+	if g.Drifted && !was {
+		g.Drifts++
+		s.cfg.Log.Warn("a gateway serves other routes than were offered under the number of its table", "gateway", g.Name, "table", g.Serves)
+	}
+}
+
+// drifted says that the follower needs everything anew.
+func (s *Server) drifted(f *follower) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.members[f.name]
+	return m != nil && m.stream == f && m.state.Drifted
 }

@@ -82,9 +82,13 @@ type frame struct {
 }
 
 // frame returns the encoded delta to t for a follower: from the table that was
-// last sent to it, or else from what it said that it holds.
+// last sent to it, or else from what it said that it holds. Where it holds
+// something else than that, it is sent everything.
 func (s *Server) frame(f *follower, last *view.Table, held *pb.Held, t *view.Table) (*grpc.PreparedMsg, error) {
-	if last == nil {
+	switch {
+	case s.drifted(f):
+		last, held = nil, nil
+	case last == nil:
 		last = s.retained(held, t)
 	}
 	key, delta := choose(last, held, t)

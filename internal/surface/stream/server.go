@@ -106,7 +106,8 @@ func ServerOptions() []grpc.ServerOption {
 // Offer makes t the table that is sent to every gateway that follows, now and
 // when it connects. It does not wait for them. What is lower than was offered
 // before, within one incarnation, is ignored, and so is everything between
-// Dismiss and Lead.
+// Dismiss and Lead. Who serves other content under t's number is sent t whole,
+// also when t is offered again.
 func (s *Server) Offer(t *view.Table) {
 	if t == nil {
 		return
@@ -121,6 +122,9 @@ func (s *Server) Offer(t *view.Table) {
 		return
 	}
 	t = shared(s.newest, t)
+	if n := len(s.recent); n > 0 && s.recent[n-1].Version == t.Version {
+		s.recent = s.recent[:n-1] // offered again
+	}
 	s.newest = t
 	s.recent = append(s.recent, t)
 	if len(s.recent) > maxRecent {

@@ -87,17 +87,20 @@ func TestWhoIsBehindIsSentOneDeltaFromWhatItHolds(t *testing.T) {
 	for _, t := range []*view.Table{one, two, three} {
 		s.Offer(t)
 	}
+	ago := view.NewTable(view.Version{Incarnation: "i", Counter: 1}, view.Epoch{Incarnation: "i"}, nil)
 	for name, c2 := range map[string]struct {
+		of     *view.Table
 		digest string
 		full   bool
 	}{
-		"retained": {one.Digest.String(), false},
+		"retained": {one, one.Digest.String(), false},
 		// What only may fit is sent by sequence, and checked by its digest.
-		"not retained": {table(1, "z-1").Digest.String(), false},
-		"asks for all": {"", true},
+		"not retained": {ago, table(1, "z-1").Digest.String(), false},
+		"asks for all": {one, "", true},
+		"other content under a number of a table": {one, table(1, "z-1").Digest.String(), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := follow(t, c, "g", hello("g", one, c2.digest))
+			f := follow(t, c, "g", hello("g", c2.of, c2.digest))
 			f.welcome()
 			d := f.delta()
 			if d.Full() != c2.full || d.To != three.Version || d.Digest != three.Digest {
@@ -343,4 +346,29 @@ func BenchmarkOffer(b *testing.B) {
 			f.delta()
 		}
 	}
+}
+
+func TestAFollowerThatServesOtherContentIsSentAllOfItWhenTheTableIsOfferedAgain(t *testing.T) {
+	s, c := serve(t, stream.Config{})
+	one := table(1, "a-1", "b-1")
+	s.Offer(one)
+	f, other := follow(t, c, "g", nil), follow(t, c, "h", nil)
+	for _, who := range []raw{f, other} {
+		who.welcome()
+		who.delta()
+		who.ack(one)
+	}
+	f.ack(table(1, "a-1", "b-9"))
+	gatewaytest.Await(t, s, "it is noticed", func(m map[string]service.GatewayState) bool {
+		return m["g"].Drifted && m["g"].Drifts == 1 && !m["h"].Drifted
+	})
+	s.Offer(table(1, "a-1", "b-1"))
+	if d := f.delta(); !d.Full() || d.Digest != one.Digest || d.To != one.Version {
+		t.Errorf("sent %+v", d)
+	}
+	if d := other.delta(); d.Full() || len(d.Changed)+len(d.Dropped) != 0 {
+		t.Errorf("who agrees was sent %+v", d)
+	}
+	f.ack(one)
+	gatewaytest.Await(t, s, "it has ended", func(m map[string]service.GatewayState) bool { return !m["g"].Drifted && m["g"].Drifts == 1 })
 }
