@@ -41,6 +41,9 @@ type Plane struct {
 	// ReadyDwell is how long an instance must be live without a break to be
 	// ready; zero means 3 s.
 	ReadyDwell time.Duration
+	// MaxArtifacts is how many bytes of artifacts are stored before those that
+	// nothing names are collected early; zero means without a bound.
+	MaxArtifacts int64
 }
 
 // UpOptions of `fairlead up`. A port of 0 picks one.
@@ -105,6 +108,12 @@ type dwellFlag struct {
 	ReadyDwell time.Duration `name:"ready-dwell" placeholder:"3s" default:"3s" help:"How long an instance must be live without a break to be ready. Shorter finds less of what fails soon after its start. Default: ${default}."`
 }
 
+type artifactsFlag struct {
+	MaxArtifacts uint32 `name:"max-artifacts" placeholder:"MIB" default:"10240" help:"How much room artifacts may take, in MiB, before those that no kept revision names are deleted early, the oldest first; 0 is without a bound. Default: ${default}."`
+}
+
+func (f artifactsFlag) bytes() int64 { return int64(f.MaxArtifacts) << 20 }
+
 // Validate is called by the parser.
 func (d dwellFlag) Validate() error {
 	if d.ReadyDwell <= 0 {
@@ -129,6 +138,7 @@ func started(err error) error {
 type upCmd struct {
 	storeFlag
 	dwellFlag
+	artifactsFlag
 	Gateway       string        `name:"gateway" placeholder:"ADDR" default:"127.0.0.1:8080" help:"Where requests come. Default: ${default}."`
 	Poll          string        `name:"poll" placeholder:"ADDR" default:"127.0.0.1:7702" help:"Where hosts dial the gateway. Default: ${default}."`
 	Ops           string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7701" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
@@ -142,7 +152,7 @@ type upCmd struct {
 
 func (cmd *upCmd) Run(c *call) error {
 	return started(c.env.Roles.Up(c.ctx, UpOptions{
-		Process: c.process(logFlags{cmd.LogLevel, cmd.LogFormat, cmd.Pprof}), Plane: Plane{Store: cmd.Store, ReadyDwell: cmd.ReadyDwell}, API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops, Gateway: cmd.Gateway, Poll: cmd.Poll,
+		Process: c.process(logFlags{cmd.LogLevel, cmd.LogFormat, cmd.Pprof}), Plane: Plane{Store: cmd.Store, ReadyDwell: cmd.ReadyDwell, MaxArtifacts: cmd.bytes()}, API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops, Gateway: cmd.Gateway, Poll: cmd.Poll,
 		Zones: cmd.Zones, KeepInstances: cmd.KeepInstances, Drain: cmd.Drain,
 	}))
 }
@@ -150,6 +160,7 @@ func (cmd *upCmd) Run(c *call) error {
 type controlCmd struct {
 	storeFlag
 	dwellFlag
+	artifactsFlag
 	Authority    string `name:"authority" placeholder:"DIR" help:"Folder of the key that signs identities; all controls of one store have the same, shared or copied. Default: authority in the data folder."`
 	Bucket       string `name:"bucket" placeholder:"DIR" help:"Folder of the artifacts; all controls of one store share it. Default: bucket in the data folder."`
 	Advertise    string `name:"advertise" placeholder:"ADDR" help:"Where other controls and gateways reach the API. Default: where it listens."`
@@ -161,7 +172,7 @@ type controlCmd struct {
 func (cmd *controlCmd) Run(c *call) error {
 	return started(c.env.Roles.Control(c.ctx, ControlOptions{
 		Process: c.process(cmd.logFlags), API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops,
-		Plane: Plane{Store: cmd.Store, Authority: cmd.Authority, Bucket: cmd.Bucket, Advertise: cmd.Advertise, NewAuthority: cmd.NewAuthority, ReadyDwell: cmd.ReadyDwell},
+		Plane: Plane{Store: cmd.Store, Authority: cmd.Authority, Bucket: cmd.Bucket, Advertise: cmd.Advertise, NewAuthority: cmd.NewAuthority, ReadyDwell: cmd.ReadyDwell, MaxArtifacts: cmd.bytes()},
 	}))
 }
 

@@ -44,8 +44,9 @@ func (c *controlRole) assemble() {
 	}))
 	c.api = httpapi.New(httpapi.Config{
 		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store},
-		Authority: c.authority, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),
+		Authority: c.authority, MaxArtifacts: c.plane.MaxArtifacts, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),
 	})
+	c.artifacts = newArtifactMetrics(c.p.ops.Registry())
 	c.way = newWay(c)
 	c.p.ops.Check("control", c.ready)
 	c.p.ops.Check("artifacts", c.bucket.Health)

@@ -32,6 +32,7 @@ type controlRole struct {
 	gateways  *stream.Server
 	leader    *control.Control
 	api       *httpapi.API
+	artifacts artifactMetrics
 	way       *way // to the leader, while standing by
 
 	// listening is where the API listens; address is where it is dialled here.

@@ -72,11 +72,7 @@ func (c *controlRole) doChores(ctx context.Context, api string) error {
 		if !c.leader.Leading() {
 			continue
 		}
-		if n, err := c.api.CollectArtifacts(ctx, httpapi.ArtifactGrace); err != nil {
-			c.p.log.Warn("cannot collect artifacts", "error", err)
-		} else if n > 0 {
-			c.p.log.Info("artifacts collected", "count", n)
-		}
+		c.collectArtifacts(ctx)
 		if err := c.api.CollectTokens(ctx); err != nil {
 			c.p.log.Warn("cannot collect tokens", "error", err)
 		}

@@ -89,16 +89,16 @@ func TestArtifactsThatNothingNamesAreCollectedAfterAGrace(t *testing.T) {
 		w.must(&fairleadv1.DeployRequest{Service: "hello", Template: &fairleadv1.Template{Command: []string{"./x"}, Artifact: digests[0]}})
 		w.put(service.KindRevision, "hello-00009", service.Revision{Name: "hello-00009", Service: "hello", Template: service.Template{Artifact: digests[1]}})
 
-		if n, err := w.api.CollectArtifacts(w.ctx, time.Hour); n != 0 || err != nil {
-			t.Errorf("within the grace %d were collected, %v", n, err)
+		if c, err := w.api.CollectArtifacts(w.ctx, time.Hour); c.Deleted != 0 || err != nil {
+			t.Errorf("within the grace %+v, %v", c, err)
 		}
 		later := time.Now().Add(2 * time.Hour)
 		w.api.Now = func() time.Time { return later }
 		if !w.has(digests[2]) { // asked for just now: somebody is about to name it
 			t.Fatal("it is gone")
 		}
-		if n, err := w.api.CollectArtifacts(w.ctx, time.Hour); n != 1 || err != nil {
-			t.Errorf("%d were collected, %v", n, err)
+		if c, err := w.api.CollectArtifacts(w.ctx, time.Hour); c != (Collection{Deleted: 1, Freed: 10, Stored: 30}) || err != nil {
+			t.Errorf("%+v, %v", c, err)
 		}
 		for i, want := range []bool{true, true, true, false} {
 			if got := w.has(digests[i]); got != want {
@@ -116,8 +116,42 @@ func TestNothingIsCollectedWhileADocumentCannotBeRead(t *testing.T) {
 		w.put(service.KindDesired, "broken", []string{"no object"})
 		later := time.Now().Add(2 * time.Hour)
 		w.api.Now = func() time.Time { return later }
-		if n, err := w.api.CollectArtifacts(w.ctx, time.Hour); n != 0 || err == nil {
-			t.Errorf("%d were collected, %v", n, err)
+		if c, err := w.api.CollectArtifacts(w.ctx, time.Hour); c.Deleted != 0 || err == nil {
+			t.Errorf("%+v, %v", c, err)
 		}
+	})
+}
+
+func TestArtifactsBeyondTheirBoundAreCollectedOldestFirstAndNeverOneThatARevisionNames(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		var digests []string
+		for i := range 5 {
+			body := bytes.Repeat([]byte{byte(i)}, 10)
+			digests = append(digests, digestOf(body))
+			if err := w.upload(&fairleadv1.ArtifactHeader{Digest: digests[i], Size: 10}, body); err != nil {
+				t.Fatal(err)
+			}
+		}
+		// The oldest is named by a revision, and kept whatever room it takes.
+		w.put(service.KindRevision, "hello-00009", service.Revision{Name: "hello-00009", Service: "hello", State: service.RevisionRetired, Template: service.Template{Artifact: digests[0]}})
+		w.api.MaxArtifacts = 25
+		collect := func(after time.Duration, want Collection) {
+			t.Helper()
+			now := time.Now().Add(after)
+			w.api.Now = func() time.Time { return now }
+			if c, err := w.api.CollectArtifacts(w.ctx, time.Hour); c != want || err != nil {
+				t.Errorf("%+v, %v; want %+v", c, err, want)
+			}
+		}
+		collect(10*time.Second, Collection{Stored: 50}) // a deploy may be about to name them
+		collect(2*time.Minute, Collection{Deleted: 3, Freed: 30, Early: 3, Stored: 20})
+		for i, want := range []bool{true, false, false, false, true} {
+			if got := w.has(digests[i]); got != want {
+				t.Errorf("artifact %d is there: %v", i, got)
+			}
+		}
+		w.api.MaxArtifacts = 5
+		collect(5*time.Minute, Collection{Deleted: 1, Freed: 10, Early: 1, Stored: 10})
+		collect(8*time.Minute, Collection{Stored: 10})
 	})
 }

@@ -82,7 +82,10 @@ type Config struct {
 	Version string
 	// MaxArtifact bounds an uploaded file, in bytes; zero means 4 GiB.
 	MaxArtifact int64
-	Log         *slog.Logger // discarded when nil
+	// MaxArtifacts is how many bytes all artifacts may take before those that
+	// nothing names are collected early; zero means without a bound.
+	MaxArtifacts int64
+	Log          *slog.Logger // discarded when nil
 }
 
 // API implements the operator's services and the identity service.

@@ -237,7 +237,7 @@ func (b *blobs) List(_ context.Context, prefix string) ([]bucket.Info, error) {
 	var out []bucket.Info
 	for n, h := range b.held {
 		if strings.HasPrefix(n, prefix) {
-			out = append(out, bucket.Info{Name: n, Modified: h.at})
+			out = append(out, bucket.Info{Name: n, Size: int64(len(h.body)), Modified: h.at})
 		}
 	}
 	return out, nil
