@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -196,7 +197,12 @@ func TestCrashpoints(t *testing.T) {
 		run(t, parse(t, *only), inMemory)
 		return
 	}
-	mine := shard(t)
+	mine, began := shard(t), time.Now()
+	var cases atomic.Int64
+	t.Cleanup(func() {
+		took := time.Since(began)
+		t.Logf("%d cases in %s: %.0f per minute", cases.Load(), took.Round(time.Second), float64(cases.Load())/took.Minutes())
+	})
 	for _, o := range operations() {
 		t.Run(o.name, func(t *testing.T) {
 			t.Parallel()
@@ -207,7 +213,7 @@ func TestCrashpoints(t *testing.T) {
 			for _, point := range calm.seen {
 				for _, f := range point.Faults {
 					p := plan{o, []crashpoints.Point{point}, []crashpoints.Fault{f}}
-					single(t, p, mine)
+					single(t, p, mine, &cases)
 				}
 			}
 		})
@@ -215,12 +221,13 @@ func TestCrashpoints(t *testing.T) {
 }
 
 // single runs a case of one fault, and the pairs that begin with it.
-func single(t *testing.T, p plan, mine func(string) bool) {
+func single(t *testing.T, p plan, mine func(string) bool, cases *atomic.Int64) {
 	if *pairs != "all" && !mine(p.id()) {
 		return
 	}
 	var res result
 	ok := t.Run(p.id(), func(t *testing.T) {
+		cases.Add(1)
 		res = run(t, p, inMemory)
 		// How many reports there are depends on how many changes are seen as one.
 		if res.hit == 0 && !strings.HasPrefix(p.points[0].Call, "report ") {
@@ -247,7 +254,10 @@ func single(t *testing.T, p plan, mine func(string) bool) {
 			if !mine(both.id()) || *pairs == "sample" && hash(both.id())%pairsSampled != 0 {
 				continue
 			}
-			t.Run(both.id(), func(t *testing.T) { run(t, both, inMemory) })
+			t.Run(both.id(), func(t *testing.T) {
+				cases.Add(1)
+				run(t, both, inMemory)
+			})
 		}
 	}
 }
