@@ -37,6 +37,7 @@ var arrow = map[string]struct {
 	"internal/explain":         {core: true, imports: []string{"view", "internal/service", "internal/saga"}},
 	"api":                      {},
 	"internal/fault":           {},
+	"internal/shelter":         {},
 	"internal/telemetry":       {},
 	"internal/wire":            {imports: []string{"view", "internal/service", "api/..."}},
 	"internal/store":           {imports: []string{"internal/store/..."}},
@@ -57,7 +58,7 @@ var arrow = map[string]struct {
 	"internal/daemon":          {imports: []string{"..."}},
 	"cmd/fairlead":             {imports: []string{"internal/cli", "internal/daemon"}},
 	"examples/hello":           {},
-	"e2e":                      {imports: []string{"api/...", "internal/historytest"}},
+	"e2e":                      {imports: []string{"api/...", "internal/historytest", "internal/shelter"}},
 }
 
 type listed struct {

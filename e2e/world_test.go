@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/historytest"
+	"github.com/fairlead-platform/fairlead/internal/shelter"
 )
 
 // Built once by TestMain.
@@ -33,6 +34,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	shelter.Tests()
 	flag.Parse()
 	if err := flag.Set("test.parallel", "4"); err != nil { // the tests wait more than they compute
 		fmt.Fprintln(os.Stderr, err)

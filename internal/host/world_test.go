@@ -22,12 +22,14 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/host"
 	"github.com/fairlead-platform/fairlead/internal/hosttest"
 	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/shelter"
 )
 
 const hostArg = "host-test-host"
 
 func TestMain(m *testing.M) {
 	hosttest.Main()
+	shelter.Tests()
 	if len(os.Args) == 3 && os.Args[1] == hostArg {
 		fmt.Fprintln(os.Stderr, runChild(os.Args[2]))
 		os.Exit(1)

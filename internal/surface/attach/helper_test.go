@@ -26,6 +26,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/host"
 	"github.com/fairlead-platform/fairlead/internal/hosttest"
 	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/shelter"
 	"github.com/fairlead-platform/fairlead/internal/surface/attach"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -36,6 +37,7 @@ var epoch = view.Epoch{Incarnation: "world", Number: 7, Nonce: "leader"}
 
 func TestMain(m *testing.M) {
 	hosttest.Main()
+	shelter.Tests()
 	if len(os.Args) == 6 && os.Args[1] == hostArg {
 		if err := runHost(os.Args[2], os.Args[3], os.Args[4], os.Args[5]); err != nil {
 			fmt.Fprintln(os.Stderr, err)
