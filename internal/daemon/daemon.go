@@ -25,10 +25,20 @@ type Roles struct{}
 var _ cli.Roles = Roles{}
 
 // Signals returns a context that ends with the first SIGINT or SIGTERM. The
-// second one ends the process at once; what runs is left to be adopted.
+// second one ends the process at once; what runs is left to be adopted. A
+// terminal that is closed is a first one, however often it says so: shell and
+// kernel both do. Where SIGHUP was ignored from the start, it stays so.
 func Signals() (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(context.Background())
 	got := make(chan os.Signal, 2)
+	if !signal.Ignored(syscall.SIGHUP) {
+		closed := make(chan os.Signal, 1)
+		signal.Notify(closed, syscall.SIGHUP)
+		go func() { // lives as long as the process
+			<-closed
+			cancel()
+		}()
+	}
 	signal.Notify(got, syscall.SIGINT, syscall.SIGTERM)
 	go func() { // lives as long as the process
 		<-got
@@ -48,6 +58,10 @@ type process struct {
 
 func newProcess(p cli.Process) (*process, error) {
 	tuneMemory()
+	// A reader of the output that ends, like a pager, must not end a role: its
+	// instances would be left running. It is caught and not ignored, because
+	// instances would inherit that.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	if err := keepToOurselves(); err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	osexec "os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/cli"
+	"github.com/fairlead-platform/fairlead/internal/shelter"
 )
 
 // childEnv makes the test binary the program itself: signals end processes.
@@ -20,6 +22,7 @@ const childEnv = "FAIRLEAD_DAEMON_TEST_CHILD"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(childEnv) == "" {
+		shelter.Tests()
 		os.Exit(m.Run())
 	}
 	ctx, cancel := Signals()
@@ -37,9 +40,18 @@ type child struct {
 // spawn starts the program; it is killed at the end of the test.
 func spawn(t *testing.T, args ...string) *child {
 	t.Helper()
+	return spawnWith(t, nil, args...)
+}
+
+// spawnWith starts it as changed by wrap, which may be nil.
+func spawnWith(t *testing.T, wrap func(*osexec.Cmd), args ...string) *child {
+	t.Helper()
 	c := &child{role: &role{t: t, out: newOutput(), done: make(chan struct{})}, cmd: osexec.Command(os.Args[0], args...)}
 	c.cmd.Env = append(os.Environ(), childEnv+"=1")
 	c.cmd.Stdout, c.cmd.Stderr = c.out, c.out
+	if wrap != nil {
+		wrap(c.cmd)
+	}
 	if err := c.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -181,6 +193,68 @@ func TestTheFirstCtrlCWaitsForRequestsAndTheSecondEndsAtOnceAndLeavesInstancesTo
 	if lives(pid) {
 		t.Error("the adopted process outlived its service")
 	}
+}
+
+// deployed starts everything, in the way of wrap, with one instance.
+func deployed(t *testing.T, wrap func(*osexec.Cmd)) (up *child, data string) {
+	t.Helper()
+	data = folder(t)
+	up = spawnWith(t, wrap, "up", "--data", data, "--api", anyPort, "--ops", anyPort, "--gateway", anyPort, "--poll", anyPort, "--log-level", "info")
+	up.waitFor(upLine)
+	mustRun(t, data, "deploy", "hello", "--", "python3", "-c", slow, "$(PORT)")
+	return up, data
+}
+
+func endedCleanly(t *testing.T, up *child, data string) {
+	t.Helper()
+	if code := up.code(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+	if left := leftOf(t, data); len(left) != 0 {
+		t.Errorf("instances were left running: %v", left)
+	}
+}
+
+func TestATerminalThatIsClosedEndsUpCleanlyHoweverOftenItSaysSo(t *testing.T) {
+	t.Parallel()
+	up, data := deployed(t, nil)
+	up.signal(syscall.SIGHUP)
+	up.waitFor("a second Ctrl-C ends at once")
+	_ = up.cmd.Process.Signal(syscall.SIGHUP) // it may have ended
+	_ = up.cmd.Process.Signal(syscall.SIGHUP)
+	endedCleanly(t, up, data)
+}
+
+func TestWhereSIGHUPIsIgnoredFromTheStartItStaysSo(t *testing.T) {
+	t.Parallel()
+	up, data := deployed(t, func(c *osexec.Cmd) { // as nohup does
+		c.Args = append([]string{"sh", "-c", `trap "" HUP; exec "$0" "$@"`}, c.Args...)
+		c.Path = "/bin/sh"
+	})
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(up.cmd.Process.Pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ignored := regexp.MustCompile(`SigIgn:\s*([0-9a-f]+)`).FindSubmatch(status)
+	if mask, err := strconv.ParseUint(string(ignored[1]), 16, 64); err != nil || mask&(1<<(syscall.SIGHUP-1)) == 0 {
+		t.Errorf("SIGHUP is not ignored any more: mask %s, %v", ignored[1], err)
+	}
+	up.signal(syscall.SIGTERM)
+	endedCleanly(t, up, data)
+}
+
+func TestAReaderOfTheOutputThatEndsDoesNotEndUp(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	up, data := deployed(t, func(c *osexec.Cmd) { c.Stderr = w }) // the log
+	w.Close()
+	r.Close()
+	mustRun(t, data, "deploy", "hello", "--env", "A=b") // logs much
+	up.signal(syscall.SIGTERM)
+	endedCleanly(t, up, data)
 }
 
 func TestSIGTERMInMidDeployEndsCleanlyAndTheNextUpFinishesTheSameRevision(t *testing.T) {
