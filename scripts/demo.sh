@@ -7,23 +7,27 @@ PATH="$PWD/bin:$PATH"
 say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
 run() { printf '$ %s\n' "$*"; "$@"; }
 
-data=$(mktemp -d /tmp/fairlead-demo.XXXXXX)
+data=$(mktemp -d "${TMPDIR:-/tmp}/fairlead-demo.XXXXXX")
 export FAIRLEAD_DATA=$data
 log=$data/up.log
 up=
 finish() {
-  trap - EXIT INT TERM
+  code=$?
+  trap - EXIT INT TERM HUP
   if [ -n "$up" ] && kill -0 "$up" 2>/dev/null; then kill -INT "$up"; wait "$up" || true; fi
+  [ "$code" = 0 ] || cat "$log" >&2
   rm -rf "$data"
 }
 trap finish EXIT
-trap 'exit 0' INT TERM
+trap 'exit 0' INT TERM HUP
 
 go build -o bin/hello ./examples/hello
 
 say "Everything in one process"
+set -m # a process group of its own: a Ctrl-C of the terminal and that of finish would be two, and end it at once
 fairlead up --data "$data" --api 127.0.0.1:0 --ops 127.0.0.1:0 --poll 127.0.0.1:0 --gateway "${DEMO_GATEWAY:-127.0.0.1:0}" >"$log" 2>&1 &
 up=$!
+set +m
 for _ in $(seq 200); do
   grep -q '^fairlead is up' "$log" && break
   kill -0 "$up" 2>/dev/null || { cat "$log" >&2; exit 1; }
