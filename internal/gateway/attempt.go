@@ -162,7 +162,7 @@ func (a *attempt) send() error {
 			return err
 		}
 	}
-	return x.body.attach(a.c, x.remaining())
+	return x.body.attach(a.c, x.by)
 }
 
 // answer reads the head of the final response, and forwards informational ones.

@@ -232,8 +232,8 @@ func sortedKeys(h http.Header) []string {
 }
 
 // attach gives the body a connection whose head was written, and sends what is
-// held. left is the time to the first byte once the body was sent.
-func (b *body) attach(c *conn, left time.Duration) error {
+// held. The first byte is due at by, but for the time that the body takes to come.
+func (b *body) attach(c *conn, by time.Time) error {
 	if b.src == nil {
 		c.bw.Write(b.held)
 		err := c.bw.Flush()
@@ -248,7 +248,7 @@ func (b *body) attach(c *conn, left time.Duration) error {
 	b.clock.Lock()
 	b.quick = false
 	b.clock.Unlock()
-	b.to, b.left, b.sent = c, left, false
+	b.to, b.left, b.sent = c, time.Until(by), false
 	b.write(b.held)
 	b.cond.Broadcast()
 	return nil
