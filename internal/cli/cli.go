@@ -30,6 +30,9 @@ const (
 	ExitUnreachable = 3 // the API cannot be reached
 )
 
+const exitCodes = "Exit codes: 0 done; 1 it failed (a failed deploy leaves the earlier revision serving); " +
+	"2 wrong usage or refused input, nothing was changed; 3 the API cannot be reached."
+
 // Env is what a command line runs in.
 type Env struct {
 	Args           []string  // without the program's name
@@ -98,7 +101,7 @@ func Run(ctx context.Context, env Env) int {
 	exited := -1
 	parser, err := kong.New(&opts,
 		kong.Name("fairlead"),
-		kong.Description("Deploys services, and keeps every caller routed."),
+		kong.Description("Deploys services, and keeps every caller routed.\n\n"+exitCodes),
 		kong.Vars{"version": thisVersion().String()},
 		kong.Writers(env.Stdout, env.Stderr),
 		kong.Exit(func(code int) { exited = code }),
@@ -116,7 +119,7 @@ func Run(ctx context.Context, env Env) int {
 		return exited
 	}
 	if err != nil {
-		fmt.Fprintf(env.Stderr, "fairlead: %v\n%s\n", err, usageHint(env.Args))
+		fmt.Fprintf(env.Stderr, "fairlead: %v\n%s\n", err, usageHint(err, env.Args))
 		return ExitRefused
 	}
 	if opts.Data == "" {
@@ -177,10 +180,21 @@ func exitCode(err error) int {
 }
 
 // usageHint says what to do about a command line that cannot be read.
-func usageHint(args []string) string {
+func usageHint(err error, args []string) string {
+	help := "fairlead"
+	var wrong *kong.ParseError
+	if errors.As(err, &wrong) && wrong.Context != nil {
+		node := wrong.Context.Selected()
+		for node != nil && !slices.Contains(args, node.Name) { // a command that goes without saying
+			node = node.Parent
+		}
+		if node != nil {
+			help = node.FullPath()
+		}
+	}
 	at := slices.Index(args, "deploy")
 	if at < 0 || slices.Contains(args, "--") {
-		return "Try `fairlead --help`."
+		return fmt.Sprintf("Try `%s --help`.", help)
 	}
 	// The first two words after deploy are taken for the name and the program.
 	words := 0

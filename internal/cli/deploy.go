@@ -18,7 +18,7 @@ import (
 
 type deployCmd struct {
 	Name    string   `arg:"" help:"Name of the service: a DNS label."`
-	Command []string `arg:"" optional:"" help:"After --, the program and its arguments; with a slash in it, the program is a local file. May be left out once the service exists."`
+	Command []string `arg:"" optional:"" help:"After --, the program and its arguments; with a slash in it, the program is a local file. It must listen on $$PORT; '$$(PORT)' in an argument, in single quotes, is expanded on the host. May be left out once the service exists."`
 
 	Instances      *int           `name:"instances" placeholder:"N" help:"How many instances run. Default: 1."`
 	Env            []string       `name:"env" sep:"none" placeholder:"K=V" help:"Set an environment variable; K- removes it. May be repeated."`

@@ -16,7 +16,7 @@ import (
 )
 
 type waitFlags struct {
-	Wait   time.Duration `name:"wait" default:"2m" placeholder:"D" help:"How long to wait for the end. Default: ${default}."`
+	Wait   time.Duration `name:"wait" default:"2m" placeholder:"D" help:"How long to wait for the end; what was asked for goes on after it. Default: ${default}."`
 	NoWait bool          `name:"no-wait" help:"Do not wait for the end."`
 }
 
