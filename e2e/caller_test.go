@@ -69,6 +69,7 @@ type verdict struct {
 	wrong   []string      // answered by a revision that was not to
 	apart   int           // held by a gateway or an instance that was killed
 	slowest time.Duration // of those, from the death to the end
+	late    []string      // those that did not end at once
 }
 
 // pace is how long an instance takes for a request of the caller.
@@ -193,6 +194,9 @@ func (c *caller) judge(r request, gateway string, a answer) (again bool) {
 			died = a.sent
 		}
 		c.found.slowest = max(c.found.slowest, a.over.Sub(died))
+		if a.over.Sub(died) > atOnce {
+			c.found.late = append(c.found.late, c.say(r, gateway, a, "the death was at "+died.Format("15:04:05.000")))
+		}
 		return gone && (r.key == "" || notSent(a.err))
 	}
 	c.found.lost = append(c.found.lost, c.say(r, gateway, a, ""))
@@ -296,7 +300,7 @@ func (c *caller) end() map[string]int {
 		t.Logf("%s: %d answered, and %d held by what was killed, which ended within %s", c.service, c.answered.Load(), v.apart, v.slowest.Round(time.Millisecond))
 	}
 	if v.slowest > atOnce {
-		t.Errorf("%s: what was held by a dead one ended after %s only", c.service, v.slowest)
+		t.Errorf("%s: what was held by a dead one ended after %s only, of %d such the first:\n%s", c.service, v.slowest, len(v.late), strings.Join(v.late[:min(len(v.late), 5)], "\n"))
 	}
 	return c.seen
 }
