@@ -153,6 +153,7 @@ func TestEverythingKilledAtOnceInMidDeployIsTakenUpAgain(t *testing.T) {
 			m.kill()
 		}
 		killStrays(t, filepath.Join(p.data, "host"))
+		p.died(instancesOf("hello"))
 		for _, m := range append(append([]*member{p.control}, p.hosts...), p.gateways...) {
 			m.again()
 		}

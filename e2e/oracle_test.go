@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // liar is a gateway and an instance in one that misbehave at the tenth request.
@@ -60,14 +61,19 @@ func TestTheOracleNoticesWhatIsLostDoubledOrAnsweredByTheWrongRevision(t *testin
 		before                      func(p *plant)
 		get                         bool
 		lost, doubled, wrong, apart int
+		late                        int
 	}{
 		"nothing": {lie: func(_ http.ResponseWriter, answer func(named, by string), execute func()) {
 			execute()
 			answer("hello-00001", "hello-00001")
 		}},
-		"a refusal":                             {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(503) }, lost: 1},
-		"a closed connection":                   {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { closes(w) }, lost: 1},
-		"one closed by a gateway's death":       {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { closes(w) }, before: func(p *plant) { p.away("gw1") }, apart: 1},
+		"a refusal":                       {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(503) }, lost: 1},
+		"a closed connection":             {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { closes(w) }, lost: 1},
+		"one closed by a gateway's death": {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { closes(w) }, before: func(p *plant) { p.away("gw1") }, apart: 1},
+		"one closed long after it": {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) {
+			time.Sleep(atOnce + 100*time.Millisecond)
+			closes(w)
+		}, before: func(p *plant) { p.away("gw1"); p.died("gw1") }, apart: 1, late: 1},
 		"a 502 by an instance's death":          {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(502) }, before: func(p *plant) { p.away(instancesOf("hello")) }, apart: 1},
 		"a 502 of a GET by an instance's death": {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(502) }, get: true, before: func(p *plant) { p.away(instancesOf("hello")) }, lost: 1},
 		"a 503 by an instance's death":          {lie: func(w http.ResponseWriter, _ func(named, by string), _ func()) { w.WriteHeader(503) }, before: func(p *plant) { p.away(instancesOf("hello")) }, lost: 1},
@@ -107,7 +113,7 @@ func TestTheOracleNoticesWhatIsLostDoubledOrAnsweredByTheWrongRevision(t *testin
 			o := p.call("hello", 1, "hello-00001")
 			o.more(40)
 			v := o.verdict()
-			if len(v.lost) != c.lost || len(v.doubled) != c.doubled || len(v.wrong) != c.wrong || v.apart != c.apart {
+			if len(v.lost) != c.lost || len(v.doubled) != c.doubled || len(v.wrong) != c.wrong || v.apart != c.apart || len(v.late) != c.late {
 				t.Errorf("%+v", v)
 			}
 		})

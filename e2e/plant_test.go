@@ -54,9 +54,11 @@ func (p *plant) in(t *testing.T) *plant {
 }
 
 // fact is that something was away for a time; to is zero while it still is.
+// Dead is when its process was seen to be gone: on a busy machine a killed one
+// still has to get the processor for that, and holds what it holds until then.
 type fact struct {
-	what     string
-	from, to time.Time
+	what           string
+	from, dead, to time.Time
 }
 
 // plantOptions of newPlant; the zero value is a control, two gateways and two
@@ -154,6 +156,7 @@ func (m *member) again() {
 func (m *member) kill() {
 	m.plant.away(m.name)
 	m.process.kill()
+	m.plant.died(m.name)
 }
 
 // stop sends SIGSTOP; callers leave a stopped gateway alone.
@@ -177,6 +180,17 @@ func (h *history) away(what string) {
 	h.facts = append(h.facts, &fact{what: what, from: time.Now()})
 }
 
+// died notes that the process of what is away is gone.
+func (h *history) died(what string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, f := range h.facts {
+		if f.what == what && f.dead.IsZero() {
+			f.dead = time.Now()
+		}
+	}
+}
+
 // back notes that it can answer again, or that in so long a time nobody takes
 // it for one that can.
 func (h *history) back(what string, in time.Duration) {
@@ -190,13 +204,16 @@ func (h *history) back(what string, in time.Duration) {
 }
 
 // wasAway says that what is named was away at some time between from and to,
-// and since when.
-func (h *history) wasAway(what string, from, to time.Time) (since time.Time, away bool) {
+// and since when its process was gone, which is to where that was later.
+func (h *history) wasAway(what string, from, to time.Time) (dead time.Time, away bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, f := range h.facts {
 		if f.what == what && !f.from.After(to) && (f.to.IsZero() || f.to.After(from)) {
-			return f.from, true
+			if f.dead.IsZero() || f.dead.After(to) {
+				return to, true
+			}
+			return f.dead, true
 		}
 	}
 	return time.Time{}, false
@@ -220,6 +237,7 @@ func (p *plant) killInstances(service, host string) {
 			p.t.Fatalf("cannot kill instance %s: %v", i.ID, err)
 		}
 		eventually(p.t, 5*time.Second, "the instance is dead", func() bool { return !alive(i.Pid) })
+		p.died(what)
 		p.back(what, noticed)
 	}
 }
