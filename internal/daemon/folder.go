@@ -9,9 +9,8 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/flock"
 )
 
 // Folders within the data folder. Each role has its own, with a lock.
@@ -47,11 +46,10 @@ func inUse(data string) error {
 
 // take locks the file for as long as it is open.
 func take(f *os.File, data string) error {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
+	err := flock.Take(f)
+	if errors.Is(err, flock.ErrHeld) {
 		who := ""
-		b, err := os.ReadFile(f.Name())
-		if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
+		if pid := flock.Holder(f); pid != "" {
 			who = ", with pid " + pid
 		}
 		return fault.New(fault.Invalid, "stop that one first, or name another folder by --data", "data folder %s is in use by another process%s", data, who)

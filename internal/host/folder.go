@@ -10,9 +10,8 @@ import (
 	"regexp"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/flock"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
@@ -80,11 +79,11 @@ func openFolder(dir string, log *slog.Logger) (*folder, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot lock the host's folder: %w", err)
 	}
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		holder, _ := os.ReadFile(lock.Name()) // only to be shown
+	if err := flock.Take(lock); err != nil {
+		holder := flock.Holder(lock)
 		lock.Close()
 		return nil, fault.New(fault.Conflict, "stop the other process, or give this host another folder",
-			"cannot lock %s: another process%s is this host: %w", dir, strings.TrimRight(" "+string(holder), " \n"), err)
+			"cannot lock %s: another process%s is this host: %w", dir, strings.TrimRight(" "+holder, " "), err)
 	}
 	f := &folder{dir: dir, lock: lock, ballast: &ballast{path: filepath.Join(dir, fileBallast), log: log, room: roomBy}, replace: replaceFile}
 	err = f.ballast.with(func() error {
