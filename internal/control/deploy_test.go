@@ -135,6 +135,34 @@ func TestWithoutAGatewayTheRoutesStepFailsAtItsDeadlineAndSaysSo(t *testing.T) {
 	})
 }
 
+func TestWhereNoKnownGatewayIsHeardTheRoutesStepFailsAtItsDeadlineAndNamesThem(t *testing.T) {
+	inRegion(t, 2, func(r *rig) {
+		r.start(options{})
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		one, two := r.watched("hello", "g1"), r.watched("hello", "g2")
+		for _, g := range []string{"g1", "g2"} {
+			r.gateways.Gateway(g).Cut()
+		}
+		r.deploy("hello", "two")
+		r.within(20*time.Second, "it is published", func() bool { return r.deploySaga("hello").At() == "routes" })
+		published := time.Now()
+		r.within(40*time.Second, "it fails", func() bool { return r.deploySaga("hello").State == saga.Waiting })
+		if took := time.Since(published); took < 25*time.Second {
+			t.Errorf("it was given up after %s: nobody could have acknowledged", took)
+		}
+		if s := r.deploySaga("hello"); !strings.Contains(s.Error, "no gateway is heard (g1, g2)") || len(r.live("hello-00001")) != 1 || r.catalog("hello").Latest != "hello-00001" {
+			t.Errorf("%q, and %d of the first are live", s.Error, len(r.live("hello-00001")))
+		}
+		for _, g := range []string{"g1", "g2"} {
+			r.gateways.Gateway(g).Heal()
+		}
+		r.serves(time.Minute, "hello", "hello-00002")
+		one()
+		two()
+	})
+}
+
 func TestARefusedRouteFailsTheStepAndNamesIt(t *testing.T) {
 	inRegion(t, 1, func(r *rig) {
 		r.gateways.Gateway("g1").Refuse("hello", "no such thing")
