@@ -137,6 +137,29 @@ func TestEachHostKilledDuringInstallInstancesAndReadyTheDeploysAreFinished(t *te
 	}
 }
 
+// Each host stands still for some seconds while it is asked whether it can run
+// what is deployed: its late answer settles it, within the same attempt.
+func TestAHostThatStandsStillForSomeSecondsAtInstallFailsNoDeploy(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, plantOptions{})
+	p.deploy("hello", "--instances", "2")
+	c := p.call("hello", 2, one("hello"))
+	for i, host := range p.hosts {
+		was, is := fmt.Sprintf("hello-%05d", i+1), fmt.Sprintf("hello-%05d", i+2)
+		c.expect(was, is)
+		host.stop()
+		p.deploys(p.deployArgs("hello", "--env", fmt.Sprintf("ROUND=%d", i)), func() {
+			time.Sleep(4 * time.Second) // longer than it takes a stream to be given up
+			host.resume()
+		})
+		p.agree("hello", is, 20*time.Second)
+		p.finished("hello", 1, i+2)
+		c.expect(is)
+		c.more(20)
+	}
+	c.end()
+}
+
 // All processes die at once in the middle of a deploy: control, gateways, hosts
 // and instances. When they are started again the deploy is finished.
 func TestEverythingKilledAtOnceInMidDeployIsTakenUpAgain(t *testing.T) {
