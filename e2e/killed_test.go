@@ -149,7 +149,7 @@ func TestAHostThatStandsStillForSomeSecondsAtInstallFailsNoDeploy(t *testing.T) 
 		c.expect(was, is)
 		host.stop()
 		p.deploys(p.deployArgs("hello", "--env", fmt.Sprintf("ROUND=%d", i)), func() {
-			time.Sleep(4 * time.Second) // longer than it takes a stream to be given up
+			time.Sleep(7 * time.Second) // longer than a host waits for a word of control
 			host.resume()
 		})
 		p.agree("hello", is, 20*time.Second)
