@@ -46,6 +46,8 @@ func (t *term) do(ctx context.Context, s *service.Snapshot, work service.Work) e
 		return j.rewarm(ctx, work)
 	case service.WorkNeeds:
 		return j.noteNeeds(ctx, work)
+	case service.WorkEnds:
+		return j.tellEnds(ctx)
 	case service.WorkStrays:
 		return j.stopStrays(ctx, work)
 	case service.WorkDropRoutes:

@@ -140,6 +140,24 @@ func (j *job) dropRoutes(ctx context.Context) error {
 	return err
 }
 
+// tellEnds tells the history of processes that ended by themselves. What cannot
+// be written is lost: nothing else of the service is to wait for it.
+func (j *job) tellEnds(ctx context.Context) error {
+	s := j.snapshot()
+	list := s.Ends(j.world())
+	var staged []any
+	for _, e := range list {
+		staged = append(staged, j.event(saga.Record{Generation: s.Desired.Value.Generation, Subject: e.Revision.Name}, "instance", e.Text()))
+	}
+	if _, err := j.apply(ctx, staged...); err != nil {
+		j.c.log.Warn("cannot tell the history of what ended", "service", j.service, "error", err)
+	}
+	for _, e := range list {
+		j.clocks.tell(service.StrayKey(e.Slot.ID, e.Revision.Minted), e.All)
+	}
+	return nil
+}
+
 // stopStrays stops processes that no record asks for.
 func (j *job) stopStrays(ctx context.Context, work service.Work) error {
 	ctx, cancel := context.WithTimeout(ctx, commandWait)

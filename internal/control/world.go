@@ -16,6 +16,13 @@ type clocks struct {
 	mu           sync.Mutex
 	waiting      map[string]waited    // :: saga identity → its wait
 	unreferenced map[string]time.Time // :: revision → since when nothing refers to it
+	ends         map[string]ends      // :: service.StrayKey of a slot → what the history tells of it
+}
+
+// ends of a slot's processes that happened by themselves.
+type ends struct {
+	told int
+	at   time.Time // of the last telling; zero means none
 }
 
 type waited struct {
@@ -25,7 +32,7 @@ type waited struct {
 }
 
 func newClocks() clocks {
-	return clocks{waiting: map[string]waited{}, unreferenced: map[string]time.Time{}}
+	return clocks{waiting: map[string]waited{}, unreferenced: map[string]time.Time{}, ends: map[string]ends{}}
 }
 
 // due says that a saga has waited its back-off since the leader first saw it wait.
@@ -68,6 +75,32 @@ func (c *clocks) warmFor(revision string) time.Duration {
 	return c.unreferencedFor(warmPrefix + revision)
 }
 
+// untold says how many of all the ends in a slot are to be told of now. What a
+// leader finds when it begins was told by the one before.
+func (c *clocks) untold(key string, all int, begins bool) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, known := c.ends[key]
+	switch {
+	case !known && begins:
+		c.ends[key] = ends{told: all}
+		return 0
+	case all < e.told: // counted anew, as for another round
+		e = ends{at: e.at}
+		c.ends[key] = e
+	}
+	if !e.at.IsZero() && time.Since(e.at) < service.EndsEvery {
+		return 0
+	}
+	return all - e.told
+}
+
+func (c *clocks) tell(key string, all int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ends[key] = ends{told: all, at: time.Now()}
+}
+
 // see ends what a snapshot says has ended.
 func (c *clocks) see(s *service.Snapshot) {
 	c.mu.Lock()
@@ -105,6 +138,12 @@ func (c *clocks) forget(revision, record func(name string) bool) {
 			delete(c.unreferenced, name)
 		}
 	}
+	for k := range c.ends {
+		slot, _, _ := strings.Cut(k, " ")
+		if !revision(slot[:max(strings.LastIndexByte(slot, '.'), 0)]) {
+			delete(c.ends, k)
+		}
+	}
 	for id := range c.waiting {
 		if !record(id) {
 			delete(c.waiting, id)
@@ -129,6 +168,7 @@ func (t *term) world() *service.World {
 		Unreferenced: t.clocks.unreferencedFor,
 		Stray:        t.clocks.strayFor,
 		Retired:      t.mirror.retired,
+		Ends:         func(key string, all int) int { return t.clocks.untold(key, all, time.Since(t.began) < reportWait) },
 		Cooled:       func(revision string) bool { return t.clocks.warmFor(revision) >= t.c.cfg.Warm },
 	}
 	if leading := time.Since(t.began); leading >= hostGone {

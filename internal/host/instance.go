@@ -33,21 +33,23 @@ type instance struct {
 	gone    chan struct{} // closed when the process and its whole session have ended
 
 	// Under the host's mu:
-	state     service.InstanceState
-	status    string // how it ended
-	before    string // how the process before it in its slot ended; empty when there was none
-	detail    string
-	lastLines []string
-	liveSince time.Time      // zero means not live
-	lived     time.Duration  // how long it was live the last time
-	heard     time.Time      // when it was last seen to listen at its address
-	deaf      bool           // it no longer listens, and is to be replaced
-	kin       map[int]uint64 // :: pid → start of its descendants; replaced, never changed
-	held      *ownSocket
-	wasLive   bool
-	retiring  bool
-	withdrawn map[string]bool // :: gateway that acknowledged the withdrawal
-	changed   chan struct{}   // closed at each change that a retirement waits for
+	state  service.InstanceState
+	status string // how it ended
+	before string // how the process before it in its slot ended; empty when there was none
+	// linesBefore are the last ones that it said.
+	linesBefore []string
+	detail      string
+	lastLines   []string
+	liveSince   time.Time      // zero means not live
+	lived       time.Duration  // how long it was live the last time
+	heard       time.Time      // when it was last seen to listen at its address
+	deaf        bool           // it no longer listens, and is to be replaced
+	kin         map[int]uint64 // :: pid → start of its descendants; replaced, never changed
+	held        *ownSocket
+	wasLive     bool
+	retiring    bool
+	withdrawn   map[string]bool // :: gateway that acknowledged the withdrawal
+	changed     chan struct{}   // closed at each change that a retirement waits for
 }
 
 func (h *Host) newInstance(r record) *instance {

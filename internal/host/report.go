@@ -80,6 +80,9 @@ func reportOf(in *instance) *pb.InstanceReport {
 		Pid: int32(in.rec.Pid), Restarts: int32(in.rec.Restarts), Round: a.Round,
 		Detail: in.detail, ExitStatus: in.status, Adopted: in.adopted,
 	}
+	if in.before != "" {
+		r.Before = service.EndText(in.before, in.linesBefore)
+	}
 	if in.runs() {
 		r.Detail = service.DetailAfter(in.detail, in.before)
 	}

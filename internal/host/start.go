@@ -41,7 +41,7 @@ func (h *Host) start(s *slot) {
 	}
 	in.detail = silentDetail(r.Port)
 	if before != nil {
-		in.lastLines, in.before = before.lastLines, before.detail
+		in.lastLines, in.before, in.linesBefore = before.lastLines, before.detail, before.lastLines
 	}
 	h.log.Info("instance started", "instance", r.ID, "slot", s.id(), "revision", r.Assignment.Revision, "pid", in.rec.Pid, "port", in.rec.Port)
 	h.tend(in)

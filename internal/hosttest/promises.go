@@ -163,7 +163,8 @@ func restartedSaysBefore(t *testing.T, f *fixture) {
 	f.assign(t, f.assignment(Exits, "hello-00001.0"))
 	f.await(t, "hello-00001.0", "second process that says how the first ended", func(list []service.Instance) bool {
 		return slices.ContainsFunc(list, func(in service.Instance) bool {
-			return in.State != service.InstanceExited && strings.Contains(in.Detail, "the process before it ended with: exit status 3")
+			return in.State != service.InstanceExited && strings.Contains(in.Detail, "the process before it ended with: exit status 3") &&
+				strings.HasPrefix(in.Before, "exit status 3")
 		})
 	})
 }

@@ -157,6 +157,7 @@ func (s *Sim) startLocked(h *simHost, sl *simSlot) {
 		return !q.runs() && view.SameLife(q.inst.Minted, a.Minted)
 	}); last >= 0 {
 		p.before = sl.procs[last].inst.Detail
+		p.inst.Before = p.before
 		p.inst.Detail = service.DetailAfter(p.inst.Detail, p.before)
 	}
 	sl.procs = append(slices.DeleteFunc(sl.procs, func(q *simProc) bool { return !q.runs() }), p)

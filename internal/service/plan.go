@@ -31,6 +31,7 @@ const (
 	KeptEvents     = 500
 	slackOfHistory = 5
 	slackOfEvents  = 50
+	WorkEnds       = "tell-ends"      // that processes of what serves ended by themselves
 	WorkStrays     = "stop-strays"    // processes that no record asks for
 	WorkCool       = "cool"           // the window ended in which the earlier revision is kept warm
 	WorkRewarm     = "rewarm"         // slots of the warm revision whose host is gone are placed elsewhere
@@ -81,7 +82,7 @@ func (s *Snapshot) plan(w *World) Work {
 	needs := work.NeedsOperator
 	for _, next := range []func(*World) Work{
 		s.planDeploy, s.planTraffic, s.planScale, s.planRestart, s.planObserve,
-		s.planRepairRoutes, s.planRefused, s.planCool, s.planRepairSlots, s.planRewarm, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
+		s.planRepairRoutes, s.planRefused, s.planCool, s.planRepairSlots, s.planEnds, s.planRewarm, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
 	} {
 		work := next(w)
 		needs = cmp.Or(work.NeedsOperator, needs)

@@ -59,7 +59,7 @@ func calm(s *Snapshot) *World {
 		Instances: map[string][]Instance{}, Of: map[string][]Instance{}, Gone: map[string]bool{}, Load: map[string]int{},
 		Gateways: []KnownGateway{member("g1", 8, 8)}, Incarnation: "i", Sequence: 100,
 		Due: func(saga.Record) bool { return false }, Parked: func(saga.Record) string { return "" },
-		Unreferenced: func(string) time.Duration { return time.Hour }, Stray: func(string) time.Duration { return time.Hour }, Cooled: func(string) bool { return false },
+		Unreferenced: func(string) time.Duration { return time.Hour }, Stray: func(string) time.Duration { return time.Hour }, Ends: func(_ string, all int) int { return all }, Cooled: func(string) bool { return false },
 	}
 	for _, r := range s.Revisions {
 		for _, slot := range r.Value.Slots {
@@ -182,7 +182,19 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 		"what is kept warm is not collected": {edit: func(s *Snapshot, w *World) {
 			second(s, RevisionServing, saga.Done)
 			s.Catalog.Value.Warm = "s-00002"
-			w.Instances["s-00002.0"] = []Instance{{Slot: "s-00002.0", State: InstanceLive}}
+			w.Instances["s-00002.0"] = []Instance{{Slot: "s-00002.0", Host: "b", State: InstanceLive}}
+		}},
+		"a process of what serves that ended by itself": {edit: func(_ *Snapshot, w *World) {
+			w.Of["s"][0].Restarts, w.Instances["s-00001.0"][0].Restarts = 1, 1
+		}, kind: WorkEnds, revision: "s-00001"},
+		"a process that ended under an earlier round, or elsewhere": {edit: func(_ *Snapshot, w *World) {
+			w.Instances["s-00001.0"] = append(w.Instances["s-00001.0"],
+				Instance{Slot: "s-00001.0", Revision: "s-00001", Host: "b", Restarts: 7, State: InstanceLive})
+			w.Instances["s-00001.0"][0].Round = 1
+			w.Instances["s-00001.0"] = append(w.Instances["s-00001.0"],
+				Instance{Slot: "s-00001.0", Revision: "s-00001", Host: "a", Restarts: 3, State: InstanceExited})
+			w.Of["s"] = w.Instances["s-00001.0"][:1:1]
+			w.Of["s"] = append(w.Of["s"], w.Instances["s-00001.0"][2])
 		}},
 		"a slot of what is kept warm that its host lost": {edit: func(s *Snapshot, w *World) {
 			second(s, RevisionServing, saga.Done)
@@ -197,6 +209,7 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 			second(s, RevisionServing, saga.Done)
 			s.Catalog.Value.Warm = "s-00002"
 			w.Cooled = func(string) bool { return true }
+			w.Instances["s-00002.0"] = []Instance{{Slot: "s-00002.0", Host: "b", State: InstanceLive}}
 		}, kind: WorkCool, revision: "s-00002"},
 		"A, B, A makes a third": {edit: func(s *Snapshot, _ *World) {
 			s.Desired.Value.Generation = 3

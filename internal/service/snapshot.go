@@ -70,6 +70,9 @@ type World struct {
 	Unreferenced func(revision string) time.Duration
 	// Cooled says that the window has passed in which a revision is kept warm.
 	Cooled func(revision string) bool
+	// Ends says how many processes of a slot's life have ended by themselves
+	// that the history does not tell of and is to tell of now, of all that did.
+	Ends func(key string, all int) int
 	// Stray says for how long the leader has seen that nobody asked for what
 	// StrayKey names.
 	Stray func(key string) time.Duration

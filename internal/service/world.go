@@ -43,6 +43,9 @@ type Instance struct {
 	// ExitStatus is shown as text: "exit status 3", "signal: killed", "unknown (adopted)".
 	ExitStatus string `json:"exitStatus,omitempty"`
 	Adopted    bool   `json:"adopted,omitempty"`
+	// Before says how the process before it in its slot ended by itself, and
+	// its last line; empty when there was none.
+	Before string `json:"before,omitempty"`
 }
 
 // DetailAfter is an instance's detail together with how the process before it
@@ -57,6 +60,14 @@ func DetailAfter(detail, before string) string {
 		return before
 	}
 	return detail + "; " + before
+}
+
+// EndText says how a process ended, with the last line of its output.
+func EndText(status string, lines []string) string {
+	if len(lines) == 0 {
+		return status
+	}
+	return status + ": " + lines[len(lines)-1]
 }
 
 // Assignment asks a host to keep one slot running.

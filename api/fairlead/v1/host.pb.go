@@ -313,7 +313,10 @@ type InstanceReport struct {
 	ExitStatus string               `protobuf:"bytes,13,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
 	Adopted    bool                 `protobuf:"varint,14,opt,name=adopted,proto3" json:"adopted,omitempty"`
 	// Minted is that of its assignment.
-	Minted        string `protobuf:"bytes,15,opt,name=minted,proto3" json:"minted,omitempty"`
+	Minted string `protobuf:"bytes,15,opt,name=minted,proto3" json:"minted,omitempty"`
+	// Before says how the process before it in its slot ended, and its last
+	// line; empty when there was none, or it was told to end.
+	Before        string `protobuf:"bytes,16,opt,name=before,proto3" json:"before,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -449,6 +452,13 @@ func (x *InstanceReport) GetAdopted() bool {
 func (x *InstanceReport) GetMinted() string {
 	if x != nil {
 		return x.Minted
+	}
+	return ""
+}
+
+func (x *InstanceReport) GetBefore() string {
+	if x != nil {
+		return x.Before
 	}
 	return ""
 }
@@ -1593,7 +1603,7 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\x04full\x18\x01 \x01(\bR\x04full\x129\n" +
 	"\tinstances\x18\x02 \x03(\v2\x1b.fairlead.v1.InstanceReportR\tinstances\x12\x12\n" +
 	"\x04gone\x18\x03 \x03(\tR\x04gone\x12\x14\n" +
-	"\x05slots\x18\x04 \x03(\tR\x05slots\"\x9e\x03\n" +
+	"\x05slots\x18\x04 \x03(\tR\x05slots\"\xb6\x03\n" +
 	"\x0eInstanceReport\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\tR\x04slot\x12\x18\n" +
@@ -1612,7 +1622,8 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\vexit_status\x18\r \x01(\tR\n" +
 	"exitStatus\x12\x18\n" +
 	"\aadopted\x18\x0e \x01(\bR\aadopted\x12\x16\n" +
-	"\x06minted\x18\x0f \x01(\tR\x06minted\"I\n" +
+	"\x06minted\x18\x0f \x01(\tR\x06minted\x12\x16\n" +
+	"\x06before\x18\x10 \x01(\tR\x06before\"I\n" +
 	"\rCommandResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +

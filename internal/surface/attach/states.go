@@ -109,7 +109,7 @@ func instanceOf(r *pb.InstanceReport, h service.Host) service.Instance {
 		Host: h.Name, Zone: h.Zone, Address: r.GetAddress(), State: service.InstanceState(r.GetState()),
 		Pid: int(r.GetPid()), Restarts: int(r.GetRestarts()), Round: r.GetRound(),
 		LiveFor: r.GetLiveFor().AsDuration(), Detail: r.GetDetail(), LastLines: r.GetLastLines(),
-		ExitStatus: r.GetExitStatus(), Adopted: r.GetAdopted(),
+		ExitStatus: r.GetExitStatus(), Adopted: r.GetAdopted(), Before: r.GetBefore(),
 	}
 }
 
