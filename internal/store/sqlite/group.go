@@ -32,6 +32,8 @@ func (s *Store) write() {
 			s.fail(group, err)
 		} else if len(group) > 0 {
 			s.serve(group)
+		} else {
+			s.noticeForeign()
 		}
 		s.doubtLeft(group)
 	}

@@ -88,6 +88,10 @@ type Store struct {
 	position position // of the last commit
 	torn     bool     // a COMMIT has failed and engine was not exchanged since
 	doubtful doubtful
+	// foreign is SQLite's count of the commits that other connections made, and
+	// foreignAt when it was looked at.
+	foreign   int64
+	foreignAt time.Time
 
 	lost    chan struct{} // closed when the files are found gone
 	lostErr error         // says which; read once lost is closed
@@ -173,7 +177,7 @@ func (s *Store) openEngine() (*engine, position, error) {
 	if err != nil {
 		return nil, position{}, err
 	}
-	if err := s.files.see(); err != nil {
+	if err := errors.Join(s.files.see(), s.ownWrites(e)); err != nil {
 		return nil, position{}, errors.Join(err, e.close())
 	}
 	return e, p, nil

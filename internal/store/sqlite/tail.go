@@ -22,10 +22,27 @@ type tail struct {
 	commits  []store.Commit // without a gap, the last one at sequence
 	bytes    int
 	wake     chan struct{} // closed and replaced when sequence grows
+	foreign  chan struct{} // closed and replaced when another program has written
 }
 
 func newTail(sequence uint64) *tail {
-	return &tail{sequence: sequence, wake: make(chan struct{})}
+	return &tail{sequence: sequence, wake: make(chan struct{}), foreign: make(chan struct{})}
+}
+
+// own is closed once another program has written.
+func (t *tail) own() <-chan struct{} {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.foreign
+}
+
+// disown ends what follows the log: another program has written.
+func (t *tail) disown(sequence uint64) {
+	t.reset(sequence)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	close(t.foreign)
+	t.foreign = make(chan struct{})
 }
 
 // after returns the commit after from; or, where there is none yet, the

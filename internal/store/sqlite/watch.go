@@ -24,6 +24,7 @@ const queryLog = `SELECT h.floor, c.sequence, c.apply_id, x.kind, x.name, x.body
 
 // Watch implements store.Store.
 func (s *Store) Watch(ctx context.Context, from uint64) (store.Watcher, error) {
+	own := s.tail.own()
 	var sequence, floor uint64
 	// The file is asked, not the tail: a list may be ahead of the tail.
 	err := s.reading(ctx, func(e *engine) error { return e.head.QueryRowContext(ctx).Scan(&sequence, &floor) })
@@ -38,7 +39,7 @@ func (s *Store) Watch(ctx context.Context, from uint64) (store.Watcher, error) {
 	case from > sequence:
 		return nil, fmt.Errorf("cannot watch from %d: %w, which is at %d", from, store.ErrFuture, sequence)
 	}
-	return &watcher{store: s, from: from, done: make(chan struct{})}, nil
+	return &watcher{store: s, from: from, own: own, done: make(chan struct{})}, nil
 }
 
 func tooOld(from, floor uint64) error {
@@ -47,9 +48,10 @@ func tooOld(from, floor uint64) error {
 
 type watcher struct {
 	store *Store
-	from  uint64         // the last sequence given
-	read  []store.Commit // read from the file and not yet given
-	err   error          // the final error, once there is one
+	from  uint64          // the last sequence given
+	read  []store.Commit  // read from the file and not yet given
+	err   error           // the final error, once there is one
+	own   <-chan struct{} // closed once another program has written
 	once  sync.Once
 	done  chan struct{} // closed by Close
 }
@@ -66,12 +68,13 @@ func (w *watcher) Next(ctx context.Context) (store.Commit, error) {
 			return c, nil
 		default:
 			// One of: a commit, the end of the watcher, of the store, of its
-			// files, of ctx. Which it was is looked up by the next take.
+			// files, a foreign write, the end of ctx. Which it was is looked up by the next take.
 			select {
 			case <-wake:
 			case <-w.done:
 			case <-w.store.done:
 			case <-w.store.lost:
+			case <-w.own:
 			case <-ctx.Done():
 			}
 		}
@@ -88,6 +91,8 @@ func (w *watcher) take(ctx context.Context) (store.Commit, <-chan struct{}, erro
 		return store.Commit{}, nil, store.ErrClosed
 	case <-w.store.lost:
 		return store.Commit{}, nil, w.store.lostErr
+	case <-w.own:
+		return store.Commit{}, nil, errForeign(w.from)
 	case <-ctx.Done():
 		return store.Commit{}, nil, ctx.Err()
 	default:
