@@ -56,6 +56,9 @@ func (a *API) UploadArtifact(ctx context.Context, stream *connect.ClientStream[f
 	a.uses.touch(header.GetDigest(), a.Now())
 	in := &upload{stream: stream, digest: header.GetDigest(), left: header.GetSize(), sum: sha256.New()}
 	_, err := a.Bucket.Put(ctx, ArtifactName(in.digest), in, true)
+	if err != nil {
+		in.drain()
+	}
 	if err != nil && !errors.Is(err, bucket.ErrExists) {
 		return nil, err
 	}
@@ -103,6 +106,14 @@ func (u *upload) Read(p []byte) (int, error) {
 	n := copy(p, u.chunk)
 	u.chunk = u.chunk[n:]
 	return n, nil
+}
+
+// drain takes the rest of what was promised: over HTTP/1.1 an answer that comes
+// before the end of its request may never be read.
+func (u *upload) drain() {
+	for u.left >= 0 && u.stream.Receive() {
+		u.left -= int64(len(u.stream.Msg().GetChunk()))
+	}
 }
 
 func (u *upload) end() error {
