@@ -25,6 +25,7 @@ func (c *Control) AdmitGateway(ctx context.Context, g service.GatewayState) (vie
 	if err := t.heed(ctx, "gateway "+g.Name, g.Epoch); err != nil {
 		return view.Epoch{}, err
 	}
+	t.heedTable(g)
 	for {
 		old := t.mirror.member(g.Name)
 		next := service.Gateway{
@@ -90,6 +91,18 @@ func (t *term) heed(ctx context.Context, who string, kept view.Epoch) error {
 	t.offer()
 	t.tellHosts()
 	return nil
+}
+
+// heedTable says so where a gateway serves a table of this store from beyond
+// its newest commit: the store was put back from a copy. What it has lost is
+// not to be had again, so a person has to look.
+func (t *term) heedTable(g service.GatewayState) {
+	at, _ := t.mirror.reached()
+	if g.Serves.Incarnation != t.led.Epoch().Incarnation || g.Serves.Counter <= at {
+		return
+	}
+	t.c.alarm(alarmEpoch, fmt.Sprintf("gateway %s serves the routes of commit %d, and the store is at %d: the store is older than the world, and what was asked for since is lost; look at what is deployed by: fairlead get",
+		g.Name, g.Serves.Counter, at))
 }
 
 // heedGateways looks at the epochs that gateways have said to keep.
