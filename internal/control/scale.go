@@ -3,6 +3,9 @@ package control
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/saga"
@@ -27,7 +30,11 @@ func (j *job) place(_ context.Context, r *saga.Run) error {
 	s, w := j.snapshot(), j.world()
 	n := s.Desired.Value.Instances
 	added, left := 0, 0
+	gone := map[string]bool{} // :: host
 	for _, rev := range s.Serving() {
+		for _, slot := range rev.Value.OnGone(w) {
+			gone[slot.Host] = true
+		}
 		stays := rev.Value.LeaveGone(w)
 		before := len(stays.Slots)
 		placed, err := stays.Shrink(n).Grow(n, w)
@@ -41,7 +48,11 @@ func (j *job) place(_ context.Context, r *saga.Run) error {
 		}
 	}
 	r.Stage(checkDoc(service.KindCatalog, j.service, s.Catalog), checkDoc(service.KindDesired, j.service, s.Desired))
-	r.Text("%d wanted: %d added, %d to stop", n, added, left)
+	text := fmt.Sprintf("%d wanted: %d added, %d to stop", n, added, left)
+	if len(gone) > 0 {
+		text += "; lost is host " + strings.Join(slices.Sorted(maps.Keys(gone)), ", ")
+	}
+	r.Text("%s", text)
 	return nil
 }
 

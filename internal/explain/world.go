@@ -166,6 +166,9 @@ func (e *explainer) slot(r service.Revision, slot service.Slot, mark string) []s
 				line += ", " + detail
 			}
 		}
+		if !h.Heard() {
+			line += fmt.Sprintf("; host %s said so %s ago and is not heard", i.Host, h.Silent.Round(time.Second))
+		}
 		out = append(out, line)
 	}
 	return out
