@@ -3,13 +3,17 @@ package e2e
 import (
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 	"time"
 )
 
-// relay passes TCP on to another address, and can make what comes from there late.
+// relay passes connections on to another address, HOST:PORT or the path of a
+// socket, and can make what comes from there late.
 type relay struct {
+	network string
 	address string
 	target  string
 
@@ -21,11 +25,20 @@ type relay struct {
 
 func startRelay(t *testing.T, target string) *relay {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	network, at := "tcp", "127.0.0.1:0"
+	if filepath.IsAbs(target) {
+		folder, err := os.MkdirTemp("/tmp", "flr") // a socket's path ends at 107 bytes
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { os.RemoveAll(folder) })
+		network, at = "unix", filepath.Join(folder, filepath.Base(target))
+	}
+	l, err := net.Listen(network, at)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{address: l.Addr().String(), target: target}
+	r := &relay{network: network, address: l.Addr().String(), target: target}
 	var accepting sync.WaitGroup
 	accepting.Go(func() {
 		for {
@@ -51,7 +64,7 @@ func startRelay(t *testing.T, target string) *relay {
 
 func (r *relay) serve(conn net.Conn) {
 	defer conn.Close()
-	target, err := net.Dial("tcp", r.target)
+	target, err := net.Dial(r.network, r.target)
 	if err != nil {
 		return // as if it were refused
 	}
