@@ -52,7 +52,7 @@ func (a *artifacts) bring(ctx context.Context, digest, path string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil // another caller has just brought it
 	}
-	tmp, err := os.CreateTemp(a.dir, ".new-*")
+	tmp, err := os.CreateTemp(a.dir, unfinished)
 	if err != nil {
 		return fmt.Errorf("cannot keep artifact %s: %w", digest, err)
 	}

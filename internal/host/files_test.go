@@ -41,6 +41,32 @@ func TestASecondProcessOnTheHostsFolderIsRefused(t *testing.T) {
 	}
 }
 
+func TestWhatAKilledHostHadBegunToWriteIsRemoved(t *testing.T) {
+	dir := t.TempDir()
+	f, err := openFolder(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.close()
+	var begun []string
+	for _, d := range []string{"", dirSlots, dirInstances, dirArtifacts} {
+		name := filepath.Join(dir, d, ".new-123456")
+		if err := os.WriteFile(name, []byte("half"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		begun = append(begun, name)
+	}
+	if f, err = openFolder(dir, slog.New(slog.DiscardHandler)); err != nil {
+		t.Fatal(err)
+	}
+	defer f.close()
+	for _, name := range begun {
+		if _, err := os.Stat(name); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s is still there: %v", name, err)
+		}
+	}
+}
+
 func TestARecordThatCannotBeReadStopsNothingElse(t *testing.T) {
 	f, err := openFolder(t.TempDir(), slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -85,6 +85,10 @@ func openFolder(dir string, log *slog.Logger) (*folder, error) {
 		return nil, fault.New(fault.Conflict, "stop the other process, or give this host another folder",
 			"cannot lock %s: another process%s is this host: %w", dir, strings.TrimRight(" "+holder, " "), err)
 	}
+	if err := removeUnfinished(dir); err != nil {
+		lock.Close()
+		return nil, err
+	}
 	f := &folder{dir: dir, lock: lock, ballast: &ballast{path: filepath.Join(dir, fileBallast), log: log, room: roomBy}, replace: replaceFile}
 	err = f.ballast.with(func() error {
 		return errors.Join(lock.Truncate(0), writeAt(lock, fmt.Sprintf("%d\n", os.Getpid())))
@@ -124,8 +128,27 @@ func (f *folder) write(name string, v any) error {
 	return nil
 }
 
+// removeUnfinished removes what a host that was killed had begun to write.
+func removeUnfinished(dir string) error {
+	for _, d := range []string{"", dirSlots, dirInstances, dirArtifacts} {
+		begun, err := filepath.Glob(filepath.Join(dir, d, unfinished))
+		if err != nil {
+			return fmt.Errorf("cannot look for what was begun: %w", err)
+		}
+		for _, name := range begun {
+			if err := os.Remove(name); err != nil {
+				return fmt.Errorf("cannot remove what was begun: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+// unfinished is how a file is named until it is whole and takes its own name.
+const unfinished = ".new-*"
+
 func replaceFile(path string, b []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), ".new-*")
+	tmp, err := os.CreateTemp(filepath.Dir(path), unfinished)
 	if err != nil {
 		return err
 	}
