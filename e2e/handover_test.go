@@ -23,6 +23,7 @@ type soakTimes struct {
 	slowest [2][]time.Duration // of each handover
 	between []time.Duration
 	unseen  int
+	stuck   []string // requests that took stuckFor or more, and when
 }
 
 func (h handover) class() int {
@@ -49,6 +50,11 @@ func routesTook(out string) time.Duration {
 
 func (s *soakTimes) add(h handover) { s.fresh = append(s.fresh, h) }
 
+// stuckFor is how long no request should take, however busy the machine is.
+const stuckFor = 5 * time.Second
+
+const clock = "15:04:05.000"
+
 // aside is how far around a handover requests count to it.
 const aside = 100 * time.Millisecond
 
@@ -63,6 +69,9 @@ func (s *soakTimes) read(c *caller) {
 			continue
 		}
 		all = append(all, a)
+		if took := a.over.Sub(a.sent); took > stuckFor {
+			s.stuck = append(s.stuck, fmt.Sprintf("%s to %s, answered by %s", a.sent.Format(clock), a.over.Format(clock), strings.TrimSpace(a.body)))
+		}
 		r := a.revision()
 		if t, ok := first[r]; !ok || a.sent.Before(t) {
 			first[r] = a.sent
@@ -127,6 +136,9 @@ func (s *soakTimes) String() string {
 	row("requests between, beyond their work", s.between)
 	row("the slowest request of each handover", s.slowest[0])
 	row("the same, something killed in mid-deploy", s.slowest[1])
+	if n := len(s.stuck); n > 0 {
+		fmt.Fprintf(&b, "\n%d requests were answered after %s or more, the first:\n%s\n", n, stuckFor, strings.Join(s.stuck[:min(n, 10)], "\n"))
+	}
 	if s.unseen > 0 {
 		fmt.Fprintf(&b, "\n%d handovers had no answer of one side before and after.\n", s.unseen)
 	}

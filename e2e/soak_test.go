@@ -80,7 +80,7 @@ func (s *soak) run(deploys int, dwell time.Duration) {
 	s.t.Log("\n" + s.times.String())
 	early, calm, last := s.levels[0], s.levels[1], s.levels[2]
 	s.t.Log("\n" + growthTable(early, calm, last))
-	for _, why := range append(grown("since the warm-up", early, last), grown("within one life", calm, last)...) {
+	for _, why := range append(grown("since the warm-up", early, last.lasting()), grown("within one life", calm, last)...) {
 		s.t.Error(why)
 	}
 }
@@ -137,12 +137,16 @@ func (s *soak) killOne() {
 	members := []*member{s.control, s.gateways[0], s.hosts[0], nil, s.control, s.gateways[1], s.hosts[1], nil}
 	m := members[s.kills%len(members)]
 	s.kills++
+	began := time.Now()
+	what := "an instance"
 	if m == nil {
 		s.killInstances("hello", s.hosts[s.kills/4%2].name)
-		return
+	} else {
+		what = m.name
+		m.kill()
+		m.again()
 	}
-	m.kill()
-	m.again()
+	s.t.Logf("%s: killed %s; it is back after %s", began.Format(clock), what, time.Since(began).Round(time.Millisecond))
 }
 
 // endRound ends the callers and judges them.
