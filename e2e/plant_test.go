@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/historytest"
 )
 
 // member is a role of a plant, which can be killed, stopped and started again.
@@ -262,7 +264,8 @@ func (p *plant) deployArgs(service string, flags ...string) []string {
 func (p *plant) ledger(service string) string { return filepath.Join(p.data, "ledger", service) }
 
 // agree waits until catalog, routes and both gateways name the revision, every
-// gateway has acknowledged, and the revision is who answers at each.
+// gateway has acknowledged, and the revision is who answers at each. Within
+// nothing it has to be so now.
 func (p *plant) agree(service, revision string, within time.Duration) {
 	p.t.Helper()
 	var why string
@@ -332,5 +335,21 @@ func (p *plant) finished(service string, attempt, revisions int) {
 	s := p.status(service)
 	if s.Deployment.State != "done" || s.Deployment.Attempt != attempt || len(s.Revisions) != revisions {
 		p.t.Errorf("%s should be done in attempt %d with %d revisions: %+v %+v", service, attempt, revisions, s.Deployment, s.Revisions)
+	}
+}
+
+// neverRepaired says that no pass had to bring routes and catalog together
+// again: whoever moved one apart from the other has put it back.
+func (p *plant) neverRepaired(service string) {
+	p.t.Helper()
+	out := p.must("events", service, "--limit", "1000", "-o", "json").stdout
+	events, err := historytest.Parse([]byte(out))
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	for _, e := range events {
+		if e.Kind == "repair" {
+			p.t.Errorf("%s was repaired by a later pass: %s", service, e.Text)
+		}
 	}
 }

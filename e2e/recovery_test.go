@@ -47,7 +47,9 @@ func TestAfterEveryFailureGatewaysRoutesCatalogAndTheAnswerAgree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			scenario(t, whole.in(t), f, name)
+			p := whole.in(t)
+			scenario(t, p, f, name)
+			p.neverRepaired(name)
 		})
 	}
 }
@@ -64,7 +66,7 @@ func failsOnce(record string, flags ...string) func(t *testing.T, p *plant, f *f
 		c.expect(one(name), two(name))
 		p.fails("it failed, as the case asks for", p.deployArgs(name, append(flags, "--env", "A=b")...)...)
 		fault.hit(1, time.Second)
-		p.agree(name, one(name), 10*time.Second)
+		p.agree(name, one(name), 0)
 		c.expect(one(name))
 		for _, r := range p.status(name).Revisions {
 			if r.Name == two(name) && r.State == "serving" {
@@ -107,7 +109,7 @@ func rollbackInTheBackOff(t *testing.T, p *plant, f *faults, name string) {
 	f.at(t, crashpoints.NotLanded, "event "+name+".", "deploy finalize:")
 	c.expect(two(name), three(name))
 	p.fails("it failed, as the case asks for", p.deployArgs(name, "--env", "A=c")...)
-	p.agree(name, two(name), 10*time.Second)
+	p.agree(name, two(name), 0)
 	c.expect(one(name), two(name))
 	p.must("rollback", name)
 	p.agree(name, one(name), 10*time.Second)
@@ -127,7 +129,7 @@ func rollbackWhoseRecordFails(t *testing.T, p *plant, f *faults, name string) {
 	c.expect(one(name), two(name))
 	p.fails("it failed, as the case asks for", "rollback", name)
 	fault.hit(1, time.Second)
-	p.agree(name, two(name), 10*time.Second)
+	p.agree(name, two(name), 0)
 	c.expect(two(name))
 	p.stays(name, two(name), grace)
 	c.more(50)
@@ -181,6 +183,7 @@ func deleteAndCreateAgain(t *testing.T, p *plant, _ *faults, name string) {
 			t.Errorf("answered %d after the deletion, expected 404", code)
 		}
 	}
+	p.deploy(name)
 }
 
 // padHistory gives the service so many events, while no control runs.
