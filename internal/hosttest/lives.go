@@ -30,6 +30,22 @@ func anotherLifeReplaces(t *testing.T, f *fixture) {
 	})
 }
 
+func exclusiveLifeWaits(t *testing.T, f *fixture) {
+	old := of("old", f.assignment(Serves, "hello-00001.0"))
+	f.assign(t, old)
+	f.awaitLive(t, old.Slot)
+	next := of("new", f.assignment(Serves, old.Slot))
+	next.Template.Handover = service.HandoverExclusive
+	f.assign(t, next)
+	f.await(t, old.Slot, "live process of the new life", func(list []service.Instance) bool {
+		run := slices.DeleteFunc(list, func(i service.Instance) bool { return i.State == service.InstanceExited })
+		if len(run) > 1 {
+			t.Fatalf("two lives run at once: %+v", run)
+		}
+		return len(run) == 1 && run[0].Minted == "new" && run[0].State == service.InstanceLive
+	})
+}
+
 func anotherLifeSpared(t *testing.T, f *fixture) {
 	a := of("new", f.assignment(Serves, "hello-00001.0"))
 	f.assign(t, a)

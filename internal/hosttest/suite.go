@@ -66,6 +66,7 @@ func Run(t *testing.T, open func(t *testing.T) World) {
 		{"AHigherRoundReplacesTheProcessOnceTheNewOneIsLive", higherRound},
 		{"ALowerRoundChangesNothing", lowerRound},
 		{"AnAssignmentOfAnotherLifeOfASlotsNameReplacesTheProcessAtOnce", anotherLifeReplaces},
+		{"WhatCannotRunBesideAnotherWaitsForTheEndOfAnEarlierLife", exclusiveLifeWaits},
 		{"AStopOfAnotherLifeOfASlotsNameChangesNothing", anotherLifeSpared},
 		{"WhatHasNoIdentityIsOfAnyLife", noIdentity},
 		{"PrepareRefusesACommandThatDoesNotExist", prepareMissing},
