@@ -36,7 +36,7 @@ var (
 func TestMain(m *testing.M) {
 	shelter.Tests()
 	flag.Parse()
-	if err := flag.Set("test.parallel", "4"); err != nil { // the tests wait more than they compute
+	if err := flag.Set("test.parallel", "8"); err != nil { // the tests wait more than they compute
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
