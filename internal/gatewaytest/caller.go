@@ -220,7 +220,7 @@ func (c *Caller) answered(r *rooms, a *ask) {
 
 // rejected: a hold of an exclusive handover may last longer than requests wait.
 func (c *Caller) rejected(r *rooms, a *ask, why lease.Reason, free int) {
-	if free > 0 || !c.cfg.Exclusive && !c.unserved() {
+	if free > 0 && !a.late || !c.cfg.Exclusive && !c.unserved() {
 		c.wrong("gateway %s refused a request for %s (%s) while %d credits were free", r.gateway, a.group, why, free)
 	}
 }

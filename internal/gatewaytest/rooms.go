@@ -33,6 +33,7 @@ type ask struct {
 	until  int64           // tick at which it is answered, once it is leased
 	rules  *lease.Rules
 	over   bool
+	late   bool // it chose anew after its deadline, which nobody looked at between two ticks
 }
 
 func (r *rooms) queue(group string) *lease.Queue {
@@ -84,6 +85,7 @@ func (r *rooms) choose(a *ask, again bool) {
 	a.group = r.route.Splits[at].Group
 	enter := r.queue(a.group).Arrive
 	if again {
+		a.late = r.c.now() >= a.Deadline
 		enter = r.queue(a.group).Rejoin
 	}
 	r.obey(a.group, enter(&a.Request, r.c.now()))

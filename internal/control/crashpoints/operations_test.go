@@ -60,7 +60,7 @@ func cooled(w *world) {
 
 func neverTwo(w *world) {
 	w.hosts.Behave(func(_ string, a service.Assignment) hosttest.Behaviour {
-		return hosttest.Behaviour{NeverListens: len(a.Template.Command) > 0 && a.Template.Command[0] == "two"}
+		return hosttest.Behaviour{ReadyAfter: readyAfter, NeverListens: len(a.Template.Command) > 0 && a.Template.Command[0] == "two"}
 	})
 }
 

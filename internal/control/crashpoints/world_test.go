@@ -25,6 +25,9 @@ import (
 const (
 	name = "hello"
 	warm = 20 * time.Second
+	// readyAfter is longer than a request waits for a lease, so that what is
+	// routed to before it is ready is noticed.
+	readyAfter = 1200 * time.Millisecond
 )
 
 // world is a region in virtual time: one service, two gateways, two hosts, and
@@ -89,6 +92,7 @@ func newWorld(t *testing.T, s store.Store, points *crashpoints.Points, o operati
 		Wrong: func(what string) { fmt.Fprintf(&w.broken, "at %s: %s\n", time.Now().Format(time.StampMilli), what) },
 	})
 	w.hosts.Poll(w.caller)
+	w.hosts.Behave(func(string, service.Assignment) hosttest.Behaviour { return hosttest.Behaviour{ReadyAfter: readyAfter} })
 	w.start()
 	return w
 }
