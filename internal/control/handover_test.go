@@ -178,6 +178,11 @@ func TestAnExclusiveHandoverDoesNotBeginWhileAGatewayIsBehindAndNamesIt(t *testi
 		first := r.live("hello-00001")[0].ID
 		r.swap("hello", "two")
 		r.within(time.Minute, "the attempt failed", func() bool { return r.deploySaga("hello").State == saga.Waiting })
+		for _, e := range list[service.Event](r, service.KindEvent, "hello") {
+			if strings.Contains(e.Text, "held:") {
+				t.Errorf("it began: %s", e.Text)
+			}
+		}
 		if s := r.deploySaga("hello"); !strings.Contains(s.Error, "gateway g2 is behind") {
 			t.Errorf("it says %q", s.Error)
 		}

@@ -1,9 +1,11 @@
 package control_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/hosttest"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -145,6 +147,88 @@ func TestAResumedDeployAssignsAgainWhatItsHostLost(t *testing.T) {
 		r.serves(20*time.Second, "hello", "hello-00001")
 		if s := r.deploySaga("hello"); s.Attempt != 1 {
 			t.Errorf("it took another attempt: %+v", s)
+		}
+	})
+}
+
+// betweenStore calls before and after each Apply.
+type betweenStore struct {
+	store.Store
+	before, after func(a store.Apply)
+}
+
+func (b *betweenStore) Apply(ctx context.Context, a store.Apply) (store.Result, error) {
+	b.before(a)
+	res, err := b.Store.Apply(ctx, a)
+	b.after(a)
+	return res, err
+}
+
+func TestWhatChangedBetweenReadAndWriteIsReadAgain(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		records := 0
+		recorded := func(a store.Apply) bool {
+			return writes(service.KindRevision, "hello-00002")(a) && writes(service.KindCatalog, "hello")(a)
+		}
+		b := &betweenStore{
+			before: func(a store.Apply) {
+				if recorded(a) {
+					if records++; records == 2 { // the first mints it, the second finalizes it
+						r.route("hello", "hello-00001")
+					}
+				}
+			},
+			after: func(a store.Apply) {
+				if recorded(a) && records >= 2 {
+					r.recordedUnpublished("hello")
+				}
+			},
+		}
+		r.start(options{wrap: func(s store.Store) store.Store { b.Store = s; return b }})
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		r.deploy("hello", "two")
+		r.serves(20*time.Second, "hello", "hello-00002")
+		if s := r.deploySaga("hello"); records < 3 || s.Attempt != 1 {
+			t.Errorf("%d commits: %+v", records, s)
+		}
+	})
+}
+
+func TestAServiceThatIsNeverReadyDelaysNoOther(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		neverTwo(r)
+		r.start(options{})
+		r.deploy("bad", "two")
+		r.within(2*time.Second, "it is waited for", func() bool { return r.deploySaga("bad").At() == "ready" })
+		r.deploy("good", "one")
+		r.serves(10*time.Second, "good", "good-00001")
+		if s := r.deploySaga("bad"); s.At() != "ready" || s.State != saga.Running {
+			t.Errorf("the other one is not in its wait: %+v", s)
+		}
+	})
+}
+
+func TestAScaleGoesOnOnlyOnceWhatWasAddedIsReady(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		r.start(options{})
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		r.hosts.Behave(func(string, service.Assignment) hosttest.Behaviour {
+			return hosttest.Behaviour{ReadyAfter: 2 * time.Second}
+		})
+		r.write("hello", func(d *service.Desired) { d.Instances = 3 })
+		r.within(20*time.Second, "it waits no more", func() bool {
+			at := r.saga("hello", service.WorkScale).At()
+			return at != "place" && at != "ready"
+		})
+		for _, i := range r.live("hello-00001") {
+			if i.LiveFor < 3*time.Second {
+				t.Errorf("%s has been live for %s", i.Slot, i.LiveFor)
+			}
+		}
+		if n := len(r.live("hello-00001")); n != 3 {
+			t.Errorf("%d are live", n)
 		}
 	})
 }

@@ -15,7 +15,7 @@ func TestWhatAGatewayHeldBeforeItRefusedAnEntryStaysReached(t *testing.T) {
 	if _, reached := s.MayRoute(w).Revision("s-00002"); reached {
 		t.Fatal("a gateway that serves the routes in force is said to hold earlier ones")
 	}
-	w.Gateways[0].State = &GatewayState{Name: "g1", Serves: w.Gateways[0].Serves, Keeps: w.Gateways[0].Keeps, Refused: map[string]string{"s": "not understood"}}
+	w.Gateways[0].State.Refused = map[string]string{"s": "not understood"}
 	if why, reached := s.MayRoute(w).Revision("s-00002"); !reached || why != "gateway g1 may still route to it" {
 		t.Errorf("%v %q", reached, why)
 	}
