@@ -57,6 +57,10 @@ soak: ## deploy 1,000 and 100 times under load with everything killed in rotatio
 crashpoints: ## try all pairs of faults at the controller's calls, one shard of 40 (SHARD=1/40); singles and a sample run in make test
 	FAIRLEAD_SHARD=$${SHARD:-1/40} go test ./internal/control/crashpoints -count=1 -run Crashpoints -pairs=all -timeout 30m
 
+.PHONY: mutants
+mutants: ## take each rule of deployments out of the code in turn, and see that its test fails (RULE=words tries some)
+	go run ./scripts/mutants -only "$(RULE)"
+
 .PHONY: fuzz
 fuzz: ## run every fuzz target for FUZZTIME each (default 20s)
 	@scripts/fuzz.sh $${FUZZTIME:-20s}

@@ -55,6 +55,7 @@ var arrow = map[string]struct {
 	"internal/hosttest":        {imports: []string{"view", "internal/service", "internal/control", "internal/host", "internal/fault"}},
 	"internal/gatewaytest":     {imports: []string{"view", "internal/service", "internal/control", "internal/lease"}},
 	"internal/historytest":     {imports: []string{"internal/service"}},
+	"scripts/mutants":          {},
 	"internal/cli":             {imports: []string{"api/...", "internal/fault", "internal/daemon", "internal/service", "internal/identity", "internal/telemetry"}},
 	"internal/daemon":          {imports: []string{"..."}},
 	"cmd/fairlead":             {imports: []string{"internal/cli", "internal/daemon"}},
