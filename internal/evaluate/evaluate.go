@@ -122,6 +122,7 @@ func (e *Evaluator) Enter(row registry.Instance, recorded *eligibility.State) {
 		}
 		e.instances[row.Handle], s.members[row.Handle] = x, x
 	}
+	row.EverReady = row.EverReady || x.state.Ready
 	x.row = row
 	e.schedule(row.Handle, x, e.now+1)
 	e.touched[row.Service] = true

@@ -57,15 +57,18 @@ func TestAReporterThatFailsEverywhereExpectsItsFailures(t *testing.T) {
 	}
 }
 
-func TestAReporterIsComparedWithWhatItSawOfSiblingsBefore(t *testing.T) {
-	in := fleet(2)
-	r := NewReporter("one call at a time")
-	in.Outcomes(r, Batch{Number: 1, Rows: []Row{{Instance: 2, OK: 5}}})
-	in.Seal()
-	in.Outcomes(r, Batch{Number: 2, Rows: []Row{{Instance: 1, Failed: 1}}})
+func TestWhoCalledNoSiblingIsComparedWithWhatAllSawOfThemInTheSameSecond(t *testing.T) {
+	in := fleet(3)
+	in.Outcomes(NewReporter("one call at a time"), Batch{Number: 1, Rows: []Row{{Instance: 1, Failed: 10}}})
+	in.Outcomes(NewReporter("another"), Batch{Number: 1, Rows: []Row{{Instance: 2, OK: 3, Failed: 1}}})
 	e, _ := in.Seal().row(1)
-	if o := e.Outcomes[0]; o.Compared != 1 || o.Expected != 0 || o.Hurt.Count() != 1 {
-		t.Errorf("got %+v", o)
+	if o := e.Outcomes[0]; o.Compared != 10 || o.Expected != 10*250 || o.Hurt.Count() != 1 {
+		t.Errorf("got %+v; want a quarter of ten expected", o)
+	}
+	in.Outcomes(NewReporter("the only one"), Batch{Number: 1, Rows: []Row{{Instance: 1, Failed: 1}}})
+	e, _ = in.Seal().row(1)
+	if o := e.Outcomes[0]; o.Compared != 0 {
+		t.Errorf("nobody called a sibling, and %d are compared", o.Compared)
 	}
 }
 
@@ -216,7 +219,7 @@ func BenchmarkOutcomes(b *testing.B) {
 	}
 	services := make([]*service, 450)
 	for i := range services {
-		services[i] = &service{fmt.Sprint(i)}
+		services[i] = &service{name: fmt.Sprint(i)}
 	}
 	for h, o := range in.instances {
 		o.service = services[h%450]

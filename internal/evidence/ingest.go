@@ -62,7 +62,10 @@ type open struct {
 }
 
 // service numbers the services, so that a reporter's sums need no strings.
-type service struct{ name string }
+type service struct {
+	name string
+	now  fare // of the second that is not sealed yet, by all reporters
+}
 
 // New makes an ingest whose next tick is the one after last.
 func New(last int64, probeInterval int) *Ingest {
@@ -92,7 +95,7 @@ func (in *Ingest) service(name string) *service {
 			return o.service
 		}
 	}
-	return &service{name}
+	return &service{name: name}
 }
 
 // Forget drops an instance. What is said about it from then on is discarded.

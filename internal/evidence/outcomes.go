@@ -19,15 +19,11 @@ type Batch struct {
 type Reporter struct {
 	hash  uint64
 	last  uint64
-	seen  map[*service]*fare // :: service → how the reporter fares there
-	batch map[*service]fare  // of the batch in hand; kept to be used again
+	batch map[*service]fare // of the batch in hand; kept to be used again
 }
 
-// fare is a reporter's results of one service's instances.
-type fare struct {
-	n, failed uint64 // decayed by halves, in 1/1024
-	at        int64
-}
+// fare is how many results there were of a service's instances.
+type fare struct{ n, failed uint64 }
 
 // reporterHash makes the bit of a reporter the same on every machine: sealed
 // rows are compared between them.
@@ -42,7 +38,7 @@ func reporterHash(identity string) uint64 {
 
 // NewReporter makes the state of a reporter, by its identity.
 func NewReporter(identity string) *Reporter {
-	return &Reporter{hash: reporterHash(identity), seen: map[*service]*fare{}, batch: map[*service]fare{}}
+	return &Reporter{hash: reporterHash(identity), batch: map[*service]fare{}}
 }
 
 // Outcomes takes a batch in. Rows that cannot be attributed are discarded one
@@ -73,9 +69,6 @@ func (in *Ingest) Outcomes(r *Reporter, b Batch) {
 		} else {
 			in.discarded[in.why(&b.Rows[i])]++
 		}
-	}
-	for s, f := range r.batch {
-		r.remember(s, f, in.tick)
 	}
 }
 
@@ -115,43 +108,33 @@ func (in *Ingest) add(r *Reporter, o *open, n, failed uint32, refused bool) {
 	if refused {
 		o.row.Refusing = o.row.Refusing.With(r.hash)
 	}
-	rate, known := r.elsewhere(o.service, n, failed, in.tick)
-	if known {
+	o.service.now.n += uint64(n)
+	o.service.now.failed += uint64(failed)
+	// What the reporter saw of the siblings in the same second; not before it,
+	// since a fault that all share would be new everywhere but in the past.
+	all := r.batch[o.service]
+	if others := all.n - uint64(n); others > 0 {
+		rate := (all.failed - uint64(failed)) * 1000 / others
 		o.row.Compared += n
 		o.row.Expected += uint64(n) * rate
+		if uint64(failed)*1000 > uint64(n)*(rate+hurtBy) {
+			o.row.Hurt = o.row.Hurt.With(r.hash)
+		}
+		return
 	}
-	if uint64(failed)*1000 > uint64(n)*(rate+hurtBy) {
+	if failed > 0 {
 		o.row.Hurt = o.row.Hurt.With(r.hash)
 	}
 }
 
-// elsewhere is the share of the reporter's results that failed at the other
-// instances of the service, in thousandths: in this second, and before.
-func (r *Reporter) elsewhere(s *service, n, failed uint32, now int64) (rate uint64, known bool) {
-	now1024 := r.batch[s]
-	others, bad := (now1024.n-uint64(n))<<10, (now1024.failed-uint64(failed))<<10
-	if f := r.seen[s]; f != nil {
-		halves := min((now-f.at)/halfLife, 40)
-		others, bad = others+f.n>>halves, bad+f.failed>>halves
+// compare gives what came from reporters that called no sibling in this second
+// the siblings' results by all reporters to be compared with.
+func (o *open) compare() {
+	alone := uint64(o.row.OK + o.row.Failed - o.row.Compared)
+	others := o.service.now.n - uint64(o.row.OK+o.row.Failed)
+	if alone == 0 || others == 0 {
+		return
 	}
-	if others < 1<<10 {
-		return 0, false
-	}
-	return bad * 1000 / others, true
-}
-
-// halfLife of what a reporter saw before, in seconds.
-const halfLife = 5
-
-func (r *Reporter) remember(s *service, f fare, now int64) {
-	was := r.seen[s]
-	if was == nil {
-		was = &fare{at: now}
-		r.seen[s] = was
-	}
-	halves := min((now-was.at)/halfLife, 40)
-	if halves > 0 {
-		was.n, was.failed, was.at = was.n>>halves, was.failed>>halves, was.at+halves*halfLife
-	}
-	was.n, was.failed = was.n+f.n<<10, was.failed+f.failed<<10
+	o.row.Compared += uint32(alone)
+	o.row.Expected += alone * ((o.service.now.failed - uint64(o.row.Failed)) * 1000 / others)
 }

@@ -24,8 +24,12 @@ func (in *Ingest) Seal() Tick {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	t := Tick{Number: in.tick}
+	for _, o := range in.dirty {
+		o.compare()
+	}
 	held := in.dirty[:0]
 	for _, o := range in.dirty {
+		o.service.now = fare{}
 		if o.Handle == 0 { // forgotten meanwhile
 			continue
 		}
