@@ -32,7 +32,7 @@ var arrow = map[string]struct {
 	"internal/service":         {core: true, imports: []string{"view", "internal/saga"}},
 	"internal/eligibility":     {core: true},
 	"internal/registry":        {core: true},
-	"internal/evidence":        {imports: []string{"internal/eligibility"}},
+	"internal/evidence":        {imports: []string{"internal/eligibility", "internal/bucket"}},
 	"internal/evaluate":        {imports: []string{"view", "internal/eligibility", "internal/evidence", "internal/registry"}},
 	"internal/explain":         {core: true, imports: []string{"view", "internal/service", "internal/saga"}},
 	"api":                      {},
