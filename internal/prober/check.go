@@ -1,0 +1,148 @@
+package prober
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"syscall"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	health "google.golang.org/grpc/health/grpc_health_v1"
+
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+)
+
+// Kind of a check.
+type Kind string
+
+const (
+	TCP  Kind = "tcp"  // the connection is accepted; the default
+	HTTP Kind = "http" // a GET is answered with 200 to 399
+	GRPC Kind = "grpc" // the health protocol says SERVING
+)
+
+// Check says how to look.
+type Check struct {
+	Kind Kind
+	// Path of an HTTP check, "/" where empty; service of a gRPC check.
+	Path string
+	// Host header of an HTTP check; the address where empty.
+	Host    string
+	Timeout time.Duration // zero means 1 s
+}
+
+// look makes one look, over a connection of its own: a kept one would not
+// notice a port that closed.
+func (t *Target) look(ctx context.Context) Look {
+	timeout := t.Check.Timeout
+	if timeout == 0 {
+		timeout = time.Second
+	}
+	began := time.Now()
+	within, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var err error
+	bytes := connectBytes
+	switch t.Check.Kind {
+	case HTTP:
+		var n int
+		n, err = t.byHTTP(within)
+		bytes += n
+	case GRPC:
+		bytes += grpcBytes
+		err = t.byGRPC(within)
+	default:
+		err = t.byTCP(within)
+	}
+	l := Look{Instance: t.Instance, Took: time.Since(began), Bytes: bytes}
+	l.Result, l.Detail = judge(err)
+	return l
+}
+
+// About what a look costs beside what can be counted: the packets that open
+// and close a connection, and the frames of a gRPC call.
+const (
+	connectBytes = 7 * 52
+	grpcBytes    = 600
+)
+
+// judge says what an error means. A refusal is certain; all else is a sample.
+func judge(err error) (eligibility.Result, string) {
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return eligibility.Good, ""
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return eligibility.Refused, "the connection was refused"
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		return eligibility.TimedOut, "no answer in time"
+	}
+	return eligibility.Failed, err.Error()
+}
+
+func (t *Target) byTCP(ctx context.Context) error {
+	c, err := new(net.Dialer).DialContext(ctx, "tcp", t.Address)
+	if err != nil {
+		return err
+	}
+	return c.Close()
+}
+
+// largest body that is read of an answer; the rest says nothing more.
+const largestBody = 4 << 10
+
+func (t *Target) byHTTP(ctx context.Context) (bytes int, err error) {
+	path := t.Check.Path
+	if path == "" {
+		path = "/"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.Address+path, nil)
+	if err != nil {
+		return 0, err
+	}
+	req.Host = t.Check.Host
+	req.Header.Set("User-Agent", "fairlead-prober")
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, Proxy: nil}
+	defer transport.CloseIdleConnections()
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, io.LimitReader(resp.Body, largestBody))
+	if err != nil {
+		return int(n), err
+	}
+	if resp.StatusCode < 200 || resp.StatusCode > 399 {
+		return int(n), fmt.Errorf("it answered %s", resp.Status)
+	}
+	return int(n), nil
+}
+
+func (t *Target) byGRPC(ctx context.Context) error {
+	if err := t.byTCP(ctx); err != nil { // the library hides a refusal
+		return err
+	}
+	c, err := grpc.NewClient("passthrough:///"+t.Address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig())
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	resp, err := health.NewHealthClient(c).Check(ctx, &health.HealthCheckRequest{Service: t.Check.Path})
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	if err != nil {
+		return err
+	}
+	if resp.GetStatus() != health.HealthCheckResponse_SERVING {
+		return fmt.Errorf("it says %s", resp.GetStatus())
+	}
+	return nil
+}
