@@ -2,6 +2,8 @@ package eligibility
 
 import (
 	"encoding/json"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 )
@@ -104,5 +106,35 @@ func TestAProberIsSuspectWhereMostOfItsTargetsFailAtOnce(t *testing.T) {
 	}
 	if few.Suspect(26) {
 		t.Error("what it saw longer ago than an interval does not count")
+	}
+}
+
+// TestTheReferenceSaysWhatTheCodeDoes compares docs/reference/health-contract.md
+// with the default contract, its damping table and the rules.
+func TestTheReferenceSaysWhatTheCodeDoes(t *testing.T) {
+	text, err := os.ReadFile("../../docs/reference/health-contract.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(text), Default().DampingTable()) {
+		t.Errorf("the damping table is not\n%s", Default().DampingTable())
+	}
+	c := Default()
+	for field, value := range map[string]any{
+		"probeInterval": c.ProbeInterval, "halfLife": c.HalfLife, "outByProbes": c.OutByProbes, "outByOutcomes": c.OutByOutcomes, "degradeAt": c.DegradeAt, "in": c.In,
+		"worse": c.Worse, "returnAfter": c.ReturnAfter, "sufficient": c.Sufficient, "silentAfter": c.SilentAfter, "silenceFails": c.SilenceFails, "ramp": c.Ramp,
+	} {
+		shown, err := json.Marshal(value)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row := fmt.Sprintf("| `%s` | %s |", field, shown); !strings.Contains(string(text), row) {
+			t.Errorf("there is no row that begins with %q", row)
+		}
+	}
+	for r := range Rule(len(rules)) {
+		if row := fmt.Sprintf("| `%s` |", r); !strings.Contains(string(text), row) || !strings.Contains(string(text), r.Says()) {
+			t.Errorf("the rule %s is missing, or said otherwise: %s", r, r.Says())
+		}
 	}
 }
