@@ -170,12 +170,8 @@ func TestNoTestIsSkipped(t *testing.T) {
 	}
 }
 
-// A row of the invariants that names a test which is no more shows nothing.
+// A row of the reference that names a test which is no more shows nothing.
 func TestEveryTestThatTheInvariantsNameIsThere(t *testing.T) {
-	text, err := os.ReadFile("docs/reference/invariants.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var all bytes.Buffer
 	for _, p := range packages(t) {
 		for _, f := range slices.Concat(p.TestGoFiles, p.XTestGoFiles) {
@@ -186,13 +182,19 @@ func TestEveryTestThatTheInvariantsNameIsThere(t *testing.T) {
 			all.Write(source)
 		}
 	}
-	named := regexp.MustCompile(`Test[A-Z]\w+`).FindAll(text, -1)
-	if len(named) == 0 {
-		t.Fatal("the invariants name no test")
-	}
-	for _, name := range named {
-		if !bytes.Contains(all.Bytes(), append(append([]byte("func "), name...), '(')) {
-			t.Errorf("docs/reference/invariants.md names %s, which is no test", name)
+	for _, page := range []string{"docs/reference/invariants.md", "docs/reference/field.md"} {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile(`Test[A-Z]\w+`).FindAll(text, -1)
+		if len(named) == 0 {
+			t.Errorf("%s names no test", page)
+		}
+		for _, name := range named {
+			if !bytes.Contains(all.Bytes(), append(append([]byte("func "), name...), '(')) {
+				t.Errorf("%s names %s, which is no test", page, name)
+			}
 		}
 	}
 }
