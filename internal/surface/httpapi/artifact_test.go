@@ -44,13 +44,14 @@ func (w *world) has(digest string) bool {
 
 func TestAnUploadOfWhatIsStoredAlreadyIsTakenToItsEnd(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
-		body := bytes.Repeat([]byte("artifact"), 100<<10)
+		body := bytes.Repeat([]byte("artifact"), 2<<20) // more than waits in sockets
+		w.api.MaxArtifact = int64(len(body))
 		h := &fairleadv1.ArtifactHeader{Digest: digestOf(body), Size: int64(len(body))}
 		for range 3 {
 			s := w.services.UploadArtifact(w.ctx)
 			err := s.Send(&fairleadv1.UploadArtifactRequest{Part: &fairleadv1.UploadArtifactRequest_Header{Header: h}})
-			for rest := body; len(rest) > 0 && err == nil; rest = rest[1<<10:] {
-				err = s.Send(&fairleadv1.UploadArtifactRequest{Part: &fairleadv1.UploadArtifactRequest_Chunk{Chunk: rest[:1<<10]}})
+			for rest := body; len(rest) > 0 && err == nil; rest = rest[64<<10:] {
+				err = s.Send(&fairleadv1.UploadArtifactRequest{Part: &fairleadv1.UploadArtifactRequest_Chunk{Chunk: rest[:64<<10]}})
 			}
 			if err != nil {
 				t.Fatalf("it was cut off: %v", err)

@@ -203,13 +203,23 @@ type blob struct {
 }
 
 func (b *blobs) Put(_ context.Context, name string, r io.Reader, ifAbsent bool) (bucket.Info, error) {
+	held := func() bool {
+		_, ok := b.held[name]
+		return ok && ifAbsent
+	}
+	b.mu.Lock()
+	there := held()
+	b.mu.Unlock()
+	if there {
+		return bucket.Info{}, bucket.ErrExists // before it has read anything
+	}
 	body, err := io.ReadAll(r)
 	if err != nil {
 		return bucket.Info{}, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if _, ok := b.held[name]; ok && ifAbsent {
+	if held() {
 		return bucket.Info{}, bucket.ErrExists
 	}
 	b.held[name] = blob{body, time.Now()}
