@@ -28,6 +28,12 @@ type caller struct {
 	// next is the rest of it, or worse, what its sender would have us take for a
 	// request.
 	spoiled atomic.Bool
+	// heard says that something came since the last request was answered: a head,
+	// or what is none. closing says that Close was called.
+	heard, closing atomic.Bool
+	// torn says that an answer broke off which only the connection's end would
+	// have ended: it is reset, or half an answer would be taken for a whole one.
+	torn atomic.Bool
 
 	mu    sync.Mutex
 	end   *ending // of the request in flight whose body is read; nil: none
@@ -53,24 +59,19 @@ func callerOf(r *http.Request) *caller {
 
 // Read is part of net.Conn.
 func (c *caller) Read(b []byte) (int, error) {
+	if c.closing.Load() {
+		return 0, net.ErrClosed
+	}
 	if len(b) != 1 {
 		c.passed.Store(false)
 	} else if !c.ahead.Load() && c.passed.CompareAndSwap(false, true) {
 		return 0, nil
 	}
-	return c.line.Read(b)
-}
-
-// Close is part of net.Conn. A server that closes it amid a request ends that.
-func (c *caller) Close() error {
-	c.all.remove(c)
-	err := c.line.Close()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.end != nil {
-		c.end.come()
+	n, err := c.line.Read(b)
+	if n > 0 {
+		c.heard.Store(true)
 	}
-	return err
+	return n, err
 }
 
 // begin has the caller looked after until leave: when it hangs up, e comes.
@@ -85,6 +86,7 @@ func (c *caller) begin(r *http.Request, e *ending, now time.Time) {
 // leave ends begin. False means that e may yet come.
 func (c *caller) leave() bool {
 	c.ahead.Store(false)
+	c.heard.Store(false)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.end == nil {

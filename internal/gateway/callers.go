@@ -21,10 +21,14 @@ type callers struct {
 
 	mu   sync.Mutex
 	open map[*caller]struct{}
+	// lingering are those that are closed but for reading; over: none any more.
+	lingering map[*caller]struct{}
+	over      bool
+	parting   sync.WaitGroup
 }
 
 func newCallers(l net.Listener) *callers {
-	return &callers{Listener: l, wake: make(chan struct{}, 1), open: map[*caller]struct{}{}}
+	return &callers{Listener: l, wake: make(chan struct{}, 1), open: map[*caller]struct{}{}, lingering: map[*caller]struct{}{}}
 }
 
 // Accept is part of net.Listener.

@@ -97,5 +97,6 @@ const (
 	continueWait   = time.Second           // for an instance that ignores Expect
 	upgradeLinger  = 10 * time.Second      // for the second direction to end
 	lookEvery      = 50 * time.Millisecond // at callers whose requests take their time
+	lingerFor      = 5 * time.Second       // for a caller to take its answer while it sends what nobody reads
 	hangupInterval = time.Second           // between looks at a caller whose body is unread
 )

@@ -96,6 +96,7 @@ func (g *Gateway) newWeb() *http.Server {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(g.log.Handler(), slog.LevelDebug),
 		ConnContext:                  withCaller,
+		ConnState:                    part,
 	}
 }
 
@@ -151,12 +152,15 @@ func (g *Gateway) drain() {
 	defer cancel()
 	if err := g.web.Shutdown(ctx); err != nil {
 		g.log.Warn("requests are cut off", "after", g.cfg.Drain, "error", err)
+		g.callers.cut()
 		if err := g.web.Close(); err != nil {
 			g.log.Debug("cannot close the listener", "error", err)
 		}
 	}
 	g.upgrades.end(ctx)
 	g.inflight.Wait()
+	defer context.AfterFunc(ctx, g.callers.cut)()
+	g.callers.parting.Wait()
 	if g.cfg.Stopping != nil {
 		g.cfg.Stopping()
 	}

@@ -43,6 +43,7 @@ func (a *attempt) respond(f framing) error {
 		a.reuse = false
 	}
 	if err != nil && a.x.forwarded {
+		a.x.caller.torn.Store(!f.none && (f.chunked || f.length < 0) && !a.x.r.ProtoAtLeast(1, 1))
 		panic(http.ErrAbortHandler)
 	}
 	return err
