@@ -39,7 +39,7 @@ var arrow = map[string]struct {
 	"internal/fault":           {},
 	"internal/flock":           {},
 	"internal/shelter":         {},
-	"internal/telemetry":       {},
+	"internal/telemetry":       {imports: []string{"internal/outage"}},
 	"internal/wire":            {imports: []string{"view", "internal/service", "api/..."}},
 	"internal/store":           {imports: []string{"internal/store/..."}},
 	"internal/bucket":          {imports: []string{"internal/bucket/..."}},

@@ -63,7 +63,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 			grpc.ChainUnaryInterceptor(identity.UnaryInterceptor(identity.SocketGatewayPoll)),
 			grpc.ChainStreamInterceptor(identity.StreamInterceptor(identity.SocketGatewayPoll)),
 		},
-		PeerName: peerName, Logger: p.log, Metrics: p.ops.Registry(), Drain: cfg.drain, Stopping: cfg.stopping,
+		PeerName: peerName, Logger: p.log, Metrics: p.ops.Registry(), Drain: cfg.drain, Stopping: cfg.stopping, Watch: p.ops.Watch,
 	})
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, "", err)

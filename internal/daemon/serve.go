@@ -36,7 +36,7 @@ func (c *controlRole) serve(ctx context.Context, api string) error {
 	// 2. The leader and its ports, which tell others where this control listens.
 	c.assemble()
 	// 3. One TLS port: streams for roles, the API for operators.
-	roles, others := identity.Splitter{Log: c.p.log}.Split(ln, c.keys.ServerTLS(identity.ServerOptions{}))
+	roles, others := identity.Splitter{Log: c.p.log}.Split(c.p.ops.Watch(ln, "control"), c.keys.ServerTLS(identity.ServerOptions{}))
 	c.grpc = grpc.NewServer(append(stream.ServerOptions(),
 		grpc.Creds(identity.ServerCredentials()),
 		grpc.ChainUnaryInterceptor(identity.UnaryInterceptor(identity.SocketControl)),
@@ -84,7 +84,7 @@ func serveAll(c *controlRole, roles, others net.Listener) error {
 	ended := make(chan error, 3)
 	go func() { ended <- plain("streams", c.grpc.Serve(roles)) }()
 	go func() { ended <- plain("the API", c.web.Serve(others)) }()
-	go func() { ended <- plain("the local API", c.local.Serve(c.socket)) }()
+	go func() { ended <- plain("the local API", c.local.Serve(c.p.ops.Watch(c.socket, "socket"))) }()
 	return errors.Join(<-ended, <-ended, <-ended)
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +55,9 @@ type Config struct {
 	// Drain is how long requests in flight may go on after Run is told to end;
 	// zero means 30 s.
 	Drain time.Duration
+	// Watch is given each listener with a name, and returns what to accept from;
+	// nil leaves them as they are.
+	Watch func(l net.Listener, name string) net.Listener
 	// HideLease leaves out the response headers that name revision and table.
 	HideLease bool
 	// Stopping, when set, is called when nothing is accepted any more and what
@@ -74,6 +78,9 @@ func (c *Config) check() error {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Watch == nil {
+		c.Watch = func(l net.Listener, _ string) net.Listener { return l }
 	}
 	if c.Drain <= 0 {
 		c.Drain = view.DefaultDrain

@@ -63,7 +63,7 @@ func New(cfg Config) (*Gateway, error) {
 	if g.poll, err = listenPoll(cfg.Poll, cfg.Dir, g.log); err != nil {
 		return nil, errors.Join(err, g.public.Close(), g.lock.Close())
 	}
-	g.callers = newCallers(g.public)
+	g.callers = newCallers(cfg.Watch(g.public, "requests"))
 	g.web, g.grpc = g.newWeb(), g.newGRPC()
 	return g, nil
 }
@@ -128,7 +128,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 		}
 	})
 	serving.Go(func() {
-		if err := g.grpc.Serve(g.poll); err != nil {
+		if err := g.grpc.Serve(g.cfg.Watch(g.poll, "hosts")); err != nil {
 			failed <- fmt.Errorf("cannot serve hosts: %w", err)
 		}
 	})

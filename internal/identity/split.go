@@ -91,7 +91,7 @@ func (s *split) next() (net.Conn, error) {
 		if err == nil || !errors.As(err, &passing) || !passing.Temporary() {
 			return conn, err
 		}
-		s.Log.Warn("cannot accept a connection, waiting", "error", err, "wait", delay)
+		s.Log.Debug("cannot accept a connection, waiting", "error", err, "wait", delay)
 		select {
 		case <-time.After(delay):
 		case <-s.ctx.Done():

@@ -30,6 +30,7 @@ type Ops struct {
 	log      *slog.Logger
 	registry *prometheus.Registry
 	server   *http.Server
+	accepts  *prometheus.CounterVec
 	running  sync.WaitGroup
 
 	mu      sync.Mutex
@@ -42,8 +43,8 @@ func NewOps(log *slog.Logger) *Ops {
 	if log == nil {
 		log = slog.Default()
 	}
-	o := &Ops{log: log, registry: prometheus.NewRegistry()}
-	o.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	o := &Ops{log: log, registry: prometheus.NewRegistry(), accepts: newAcceptErrors()}
+	o.registry.MustRegister(o.accepts, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	o.server = &http.Server{ReadHeaderTimeout: 5 * time.Second}
 	return o
 }
@@ -155,7 +156,7 @@ func (o *Ops) Listen(addr string) (net.Addr, error) {
 	}
 	o.server.Handler = o.handler(o.profiles(ln.Addr()))
 	o.running.Go(func() {
-		if err := o.server.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
+		if err := o.server.Serve(o.Watch(ln, "ops")); !errors.Is(err, http.ErrServerClosed) {
 			o.log.Error("health and metrics are not served any more", "address", ln.Addr().String(), "error", err)
 		}
 	})
