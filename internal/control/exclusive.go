@@ -107,7 +107,19 @@ func (j *job) stopOthers(ctx context.Context, r *saga.Run, name string) error {
 			return err
 		}
 	}
-	err := j.await(ctx, r, limit, func() (bool, time.Duration, error) { return len(j.others(name)) == 0, 0, nil })
+	// What no slot asks for was stopped by nothing above, and counts as nobody's
+	// only after a while.
+	var told time.Time
+	err := j.await(ctx, r, limit+service.StrayAfter, func() (bool, time.Duration, error) {
+		if len(j.others(name)) == 0 {
+			return true, 0, nil
+		}
+		if time.Since(told) < reportWait {
+			return false, 0, nil
+		}
+		told = time.Now()
+		return false, 0, j.endStrays(ctx)
+	})
 	if errors.Is(err, errDeadline) {
 		return fmt.Errorf("%s has not stopped within %s", strings.Join(j.others(name), ", "), limit)
 	}

@@ -158,10 +158,8 @@ func (j *job) tellEnds(ctx context.Context) error {
 	return nil
 }
 
-// stopStrays stops processes that no record asks for.
-func (j *job) stopStrays(ctx context.Context, work service.Work) error {
-	ctx, cancel := context.WithTimeout(ctx, commandWait)
-	defer cancel()
+// endStrays tells hosts to end processes that no record asks for.
+func (j *job) endStrays(ctx context.Context) error {
 	strays := j.snapshot().Strays(j.world())
 	err := each(strays, func(i service.Instance) error {
 		return j.c.cfg.Hosts.Stop(ctx, j.led.Epoch(), i.Host, service.Stop{Slot: i.Slot, Minted: i.Minted, Reason: "nobody asked for it"})
@@ -169,8 +167,18 @@ func (j *job) stopStrays(ctx context.Context, work service.Work) error {
 	if err != nil {
 		return fmt.Errorf("cannot stop what nobody asked for: %w", err)
 	}
-	j.c.log.Warn("stopped what nobody asked for", "service", j.service, "reason", work.Reason)
 	j.c.metrics.repairs.WithLabelValues("strays").Add(float64(len(strays)))
-	err = j.await(ctx, nil, reportWait, func() (bool, time.Duration, error) { return len(j.snapshot().Strays(j.world())) == 0, 0, nil })
+	return nil
+}
+
+// stopStrays stops processes that no record asks for, and waits for their end.
+func (j *job) stopStrays(ctx context.Context, work service.Work) error {
+	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	defer cancel()
+	if err := j.endStrays(ctx); err != nil {
+		return err
+	}
+	j.c.log.Warn("stopped what nobody asked for", "service", j.service, "reason", work.Reason)
+	err := j.await(ctx, nil, reportWait, func() (bool, time.Duration, error) { return len(j.snapshot().Strays(j.world())) == 0, 0, nil })
 	return other(err, errDeadline)
 }

@@ -267,3 +267,9 @@ func single(t *testing.T, p plan, mine func(string) bool, cases *atomic.Int64) {
 		}
 	}
 }
+
+// A command that lands after its revision was given up leaves a process that no
+// slot asks for; under an exclusive handover nothing else starts beside it.
+func TestAnExclusiveHandoverStopsAlsoWhatNoSlotAsksFor(t *testing.T) {
+	run(t, parse(t, "exclusive deploy | 0:assign hello-00002.0#1 = late and out of order | 0:next revision hello-00002#2 = late"), inMemory)
+}
