@@ -94,6 +94,7 @@ func newExplainer(f Facts) *explainer {
 	w.Unreferenced = func(string) time.Duration { return 0 }
 	w.Cooled = func(string) bool { return false }
 	w.Stray = func(string) time.Duration { return 0 }
+	w.Ends = func(string, int) int { return 0 } // the history tells them
 	e := &explainer{Facts: f, s: f.Snapshot, w: &w}
 	for _, r := range e.s.Sagas {
 		if r.Value.Open() {
