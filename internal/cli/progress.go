@@ -185,8 +185,10 @@ func (c *call) progress() *progress {
 func (p *progress) step(s *fairleadv1.StepProgress) {
 	plainFields(s)
 	key := fmt.Sprintf("%d/%s/%s", s.GetAttempt(), s.GetStep(), s.GetState())
-	if s.GetState() == "running" {
+	if s.GetState() == "running" || s.GetState() == "waiting" {
 		p.at = strings.TrimSuffix(s.GetStep()+" ("+s.GetText()+")", " ()")
+	}
+	if s.GetState() == "running" {
 		if p.live {
 			p.clear()
 			fmt.Fprintf(p.out, "%-10s %s  %s", s.GetStep(), p.out.paint(faint, ".."), s.GetText())
@@ -205,7 +207,7 @@ func (p *progress) step(s *fairleadv1.StepProgress) {
 	case "failed":
 		state, text = p.out.paint(red, "failed"), "" // the end says why, once
 	default:
-		state = p.out.paint(red, s.GetState()) // held by a person
+		state = p.out.paint(red, s.GetState()) // held by a person, or for what is away
 	}
 	took := ""
 	if s.GetTook() != nil {

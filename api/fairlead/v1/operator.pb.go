@@ -346,7 +346,8 @@ type StepProgress struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Step is queue, install, instances, ready, routes or finalize.
 	Step string `protobuf:"bytes,1,opt,name=step,proto3" json:"step,omitempty"`
-	// State is running, done or failed.
+	// State is running, done or failed; held by a person; or waiting, in a
+	// deletion, for what is away.
 	State         string               `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	Text          string               `protobuf:"bytes,3,opt,name=text,proto3" json:"text,omitempty"`
 	Took          *durationpb.Duration `protobuf:"bytes,4,opt,name=took,proto3" json:"took,omitempty"`

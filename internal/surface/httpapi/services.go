@@ -46,7 +46,7 @@ func (a *API) ListServices(ctx context.Context, _ *connect.Request[fairleadv1.Li
 type summarizer struct {
 	catalogs map[string]service.Catalog // :: service name → catalog
 	sagas    map[string]saga.Record     // :: service name → its newest saga
-	live     map[string]int             // :: service name → live instances
+	live     map[string]int             // :: revision name → its live instances
 }
 
 func (a *API) summarizer(ctx context.Context) (*summarizer, error) {
@@ -68,14 +68,29 @@ func (a *API) summarizer(ctx context.Context) (*summarizer, error) {
 			s.sagas[r.Owner] = r
 		}
 	}
+	return s, a.countLive(ctx, s.live)
+}
+
+// countLive counts the live instances of each revision's present life: one of
+// an earlier life of its name answers nobody.
+func (a *API) countLive(ctx context.Context, live map[string]int) error {
+	revisions, _, err := list[service.Revision](ctx, a.Store, service.KindRevision, nil)
+	if err != nil {
+		return err
+	}
+	named := make(map[string]service.Revision, len(revisions)) // :: revision name → its record
+	for _, r := range revisions {
+		named[r.Name] = r
+	}
 	for _, h := range a.Hosts.States() {
 		for _, i := range h.Instances {
-			if i.State == service.InstanceLive {
-				s.live[i.Revision]++
+			r, known := named[i.Revision]
+			if i.State == service.InstanceLive && (!known || r.Owns(i)) {
+				live[i.Revision]++
 			}
 		}
 	}
-	return s, nil
+	return nil
 }
 
 // newer says that a tells more of its service's present than b: of one

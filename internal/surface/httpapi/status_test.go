@@ -147,6 +147,33 @@ func TestTheListSaysHowEachServiceDoes(t *testing.T) {
 	})
 }
 
+func TestTheListCountsNoProcessOfAnEarlierLife(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.must(&fairleadv1.DeployRequest{Service: "hello"})
+		w.put(service.KindRevision, "hello-00001", service.Revision{Name: "hello-00001", Service: "hello", Number: 1, Minted: "now"})
+		w.put(service.KindCatalog, "hello", service.Catalog{
+			Service: "hello", ObservedGeneration: 1, Traffic: []service.CatalogPart{{Revision: "hello-00001", Percent: 100}},
+		})
+		process := func(minted string) service.Instance {
+			return service.Instance{Service: "hello", Revision: "hello-00001", Minted: minted, State: service.InstanceLive}
+		}
+		for _, c := range []struct {
+			runs  []service.Instance
+			live  int32
+			state string
+		}{
+			{[]service.Instance{process("before")}, 0, "down"},
+			{[]service.Instance{process("before"), process("now")}, 1, "ready"},
+		} {
+			w.hosts = []service.HostState{{Instances: c.runs}}
+			r, err := w.services.ListServices(w.ctx, connect.NewRequest(&fairleadv1.ListServicesRequest{}))
+			if err != nil || len(r.Msg.Services) != 1 || r.Msg.Services[0].Live != c.live || r.Msg.Services[0].State != c.state {
+				t.Errorf("%+v: got %v, %v", c.runs, r, err)
+			}
+		}
+	})
+}
+
 func TestEventsAreTheNewestInTheirOrderAndNameNoValue(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.must(&fairleadv1.DeployRequest{Service: "hello", Template: &fairleadv1.Template{Command: []string{"x"}, Env: map[string]string{"A": "secret"}}})

@@ -188,6 +188,26 @@ func TestADeletionEndsWhenItsDocumentIsGone(t *testing.T) {
 	})
 }
 
+func TestADeletionThatWaitsForAHostSaysSoAndIsFollowedToItsEnd(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.must(&fairleadv1.DeployRequest{Service: "hello"})
+		if _, err := w.services.DeleteService(w.ctx, connect.NewRequest(&fairleadv1.DeleteServiceRequest{Service: "hello"})); err != nil {
+			t.Fatal(err)
+		}
+		p := w.watchKind(2, "delete")
+		r := record(2, saga.Waiting, step("stop", "failed", "host h2 is away"))
+		r.Kind = "delete"
+		w.put(service.KindSaga, "s2", r)
+		p.until("stop waiting host h2 is away; it goes on by itself")
+		w.erase(service.KindSaga, "s2")
+		w.erase(service.KindDesired, "hello")
+		p.until("")
+		if p.end.Outcome != "deleted" {
+			t.Errorf("ended %v", p.end)
+		}
+	})
+}
+
 func TestADeletionThatANewerDocumentOutlivedEndsAsSuperseded(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.must(&fairleadv1.DeployRequest{Service: "hello"})

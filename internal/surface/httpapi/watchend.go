@@ -18,6 +18,9 @@ func (f *follower) steps(r saga.Record) []*fairleadv1.StepProgress {
 			continue
 		}
 		f.told[key] = s
+		if s.State == "failed" && r.Kind == service.WorkDelete {
+			s.State, s.Text = "waiting", s.Text+"; it goes on by itself"
+		}
 		out = append(out, &fairleadv1.StepProgress{
 			Step: s.Name, State: s.State, Text: s.Text, Took: duration(s.Took), Attempt: r.Attempt, Revision: r.Subject,
 		})
@@ -103,6 +106,9 @@ func (f *follower) sagaEnd(r saga.Record) *fairleadv1.DeploymentEnd {
 	case saga.Failed:
 		return f.failed(r, "it is not tried again; deploy again when the cause is gone")
 	case saga.Waiting:
+		if r.Kind == service.WorkDelete {
+			return nil // it is only taken forward, until nothing is left
+		}
 		if f.desired.exists && f.desired.value.Generation > f.generation {
 			return nil // said to be superseded instead
 		}
