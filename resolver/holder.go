@@ -44,6 +44,9 @@ type HolderConfig struct {
 	Controls []string
 	// Dial has the credentials for them.
 	Dial []grpc.DialOption
+	// Polled, when set, says which hosts poll the follower, in a stable order:
+	// told with each beat.
+	Polled func() []string
 	// Refuse says why an entry cannot be served; nil means view.Route.Check.
 	Refuse func(view.Route) error
 	// OnApply, when set, is called with every table that comes into force, the

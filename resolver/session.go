@@ -127,7 +127,7 @@ func (s *session) send(ctx context.Context) {
 		case <-s.h.ack:
 			m = s.h.acknowledgement()
 		case <-beat.C:
-			m = &pb.FollowRequest{Message: &pb.FollowRequest_Beat{Beat: &pb.FollowBeat{}}}
+			m = s.h.beat()
 		case g := <-goodbyes:
 			s.leaving, goodbyes = g, nil
 			m = &pb.FollowRequest{Message: &pb.FollowRequest_Goodbye{Goodbye: &pb.FollowGoodbye{}}}
@@ -233,6 +233,14 @@ func (h *Holder) hello() *pb.FollowRequest {
 		m.Serves.Digest = ""
 	}
 	return &pb.FollowRequest{Message: &pb.FollowRequest_Hello{Hello: m}}
+}
+
+func (h *Holder) beat() *pb.FollowRequest {
+	b := &pb.FollowBeat{}
+	if h.cfg.Polled != nil {
+		b.Hosts = h.cfg.Polled()
+	}
+	return &pb.FollowRequest{Message: &pb.FollowRequest_Beat{Beat: b}}
 }
 
 func heldProto(h *view.Held) *pb.Held {

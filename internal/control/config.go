@@ -67,6 +67,7 @@ const (
 	publishWait   = 30 * time.Second
 	absenceRule   = time.Hour
 	hostGone      = 30 * time.Second
+	pollsFor      = 10 * time.Second
 	hostPatience  = 10 * time.Second
 	reportWait    = 5 * time.Second
 	defaultDwell  = 3 * time.Second

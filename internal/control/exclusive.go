@@ -69,6 +69,9 @@ func (j *job) giveWay(ctx context.Context, r *saga.Run, name string, plan view.R
 	if behind := j.behind(); len(behind) > 0 {
 		return fmt.Errorf("the exclusive handover does not begin while gateway %s is behind: it may still route to what has to stop", strings.Join(behind, ", "))
 	}
+	if err := j.stoppable(name); err != nil {
+		return err
+	}
 	if err := j.publish(ctx, r, service.Held(plan)); err != nil {
 		return err
 	}
@@ -80,6 +83,19 @@ func (j *job) giveWay(ctx context.Context, r *saga.Run, name string, plan view.R
 		return fmt.Errorf("the exclusive handover does not go on while gateway %s is behind: it may still route to what has to stop", strings.Join(settlement.Behind, ", "))
 	}
 	return j.stopOthers(ctx, r, name)
+}
+
+// stoppable refuses to hold requests for the end of what cannot be told to end.
+func (j *job) stoppable(name string) error {
+	s, w := j.snapshot(), j.world()
+	for _, other := range j.others(name) {
+		rev := s.Revision(other).Value
+		rev.Slots = slices.Concat(rev.Slots, rev.Leaving)
+		if slots := rev.OnCutOff(w); len(slots) > 0 {
+			return fmt.Errorf("the exclusive handover does not begin while host %s is not heard and polls gateway %s: it runs slot %s", slots[0].Host, w.CutOff(slots[0].Host), slots[0].ID)
+		}
+	}
+	return nil
 }
 
 // behind names the gateways that are.

@@ -125,12 +125,26 @@ func (t *term) alarms() {
 		t.c.alarm("drift "+g.Name, alarmDrift(g))
 	}
 	t.alarmOrphans()
+	t.alarmCutOff()
 	var odd []string
 	for k, problem := range t.mirror.oddRecords() {
 		odd = append(odd, fmt.Sprintf("record %s cannot be read: %s", k, problem))
 	}
 	slices.Sort(odd)
 	t.c.alarm("records", strings.Join(odd, "; "))
+}
+
+// alarmCutOff names the hosts that gateways hear and this control does not.
+func (t *term) alarmCutOff() {
+	w := t.world()
+	var words []string
+	for name := range w.Polls {
+		if g := w.CutOff(name); g != "" && time.Since(t.began) >= reportWait {
+			words = append(words, fmt.Sprintf("host %s is not heard, and polls gateway %s: what it runs answers and is kept, and can be neither stopped nor replaced until it is heard", name, g))
+		}
+	}
+	slices.Sort(words)
+	t.c.alarm("hosts", strings.Join(words, "; "))
 }
 
 // alarmOrphans names the services that gateways serve and the store does not have.

@@ -61,6 +61,9 @@ func (t *term) mayRetire(name string) error {
 		return fault.New(fault.Unavailable, fmt.Sprintf("run it again in %s", left.Round(time.Second)),
 			"host %s has not been away for %s yet: what it ran may still serve", name, hostGone)
 	}
+	if g := t.clocks.polling(t.gateways())[name]; g != "" {
+		return fault.New(fault.Unavailable, "end its process first (fairlead host)", "host %s polls gateway %s: what it runs serves", name, g)
+	}
 	return nil
 }
 

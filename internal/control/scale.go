@@ -62,7 +62,10 @@ func (j *job) placedReady(ctx context.Context, r *saga.Run) error {
 			return err
 		}
 		limit := rev.Value.Template.ReadyDeadline()
-		if err := j.awaitReady(ctx, r, rev.Value.Slots, newWatch(j.c.cfg.Dwell, rev.Value, 0), limit); err != nil {
+		// What runs on a host that only gateways hear answers, and nothing more can be learnt of it.
+		cutOff := rev.Value.OnCutOff(j.world())
+		heard := slices.DeleteFunc(slices.Clone(rev.Value.Slots), func(s service.Slot) bool { return slices.Contains(cutOff, s) })
+		if err := j.awaitReady(ctx, r, heard, newWatch(j.c.cfg.Dwell, rev.Value, 0), limit); err != nil {
 			return err
 		}
 	}

@@ -77,10 +77,13 @@ func (j *job) bears(p service.CatalogPart) bool {
 	if n == 0 || p.Percent == 0 && p.Tag == "" {
 		return true
 	}
+	rev := s.Revision(p.Revision).Value
 	if s.Catalog.Value.Serves(p.Revision) {
 		n = 1
+		if len(rev.OnCutOff(w)) > 0 {
+			return true
+		}
 	}
-	rev := s.Revision(p.Revision).Value
 	live, _ := newWatch(0, rev, 0).ready(rev.Slots, w)
 	return live >= n
 }

@@ -17,6 +17,13 @@ type clocks struct {
 	waiting      map[string]waited    // :: saga identity → its wait
 	unreferenced map[string]time.Time // :: revision → since when nothing refers to it
 	ends         map[string]ends      // :: service.StrayKey of a slot → what the history tells of it
+	polls        map[string]polled    // :: host name → who last said that it polls
+}
+
+// polled is the last word of a gateway that a host polls it.
+type polled struct {
+	gateway string
+	at      time.Time
 }
 
 // ends of a slot's processes that happened by themselves.
@@ -32,7 +39,7 @@ type waited struct {
 }
 
 func newClocks() clocks {
-	return clocks{waiting: map[string]waited{}, unreferenced: map[string]time.Time{}, ends: map[string]ends{}}
+	return clocks{waiting: map[string]waited{}, unreferenced: map[string]time.Time{}, ends: map[string]ends{}, polls: map[string]polled{}}
 }
 
 // due says that a saga has waited its back-off since the leader first saw it wait.
@@ -99,6 +106,32 @@ func (c *clocks) tell(key string, all int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ends[key] = ends{told: all, at: time.Now()}
+}
+
+// polling says which hosts poll a gateway, by the word of those that are heard.
+// A word stands for pollsFor, so that a gateway that starts anew, or follows
+// anew, takes nothing back before its hosts have found it again.
+func (c *clocks) polling(gateways []service.KnownGateway) map[string]string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	for _, g := range gateways {
+		if g.State == nil || !g.State.Connected || g.Behind() {
+			continue
+		}
+		for _, host := range g.State.Polled {
+			c.polls[host] = polled{gateway: g.Name, at: now}
+		}
+	}
+	out := map[string]string{}
+	for host, p := range c.polls {
+		if now.Sub(p.at) < pollsFor {
+			out[host] = p.gateway
+		} else {
+			delete(c.polls, host)
+		}
+	}
+	return out
 }
 
 // see ends what a snapshot says has ended.
@@ -171,14 +204,15 @@ func (t *term) world() *service.World {
 		Ends:         func(key string, all int) int { return t.clocks.untold(key, all, time.Since(t.began) < reportWait) },
 		Cooled:       func(revision string) bool { return t.clocks.warmFor(revision) >= t.c.cfg.Warm },
 	}
+	w.Polls = t.clocks.polling(w.Gateways)
 	if leading := time.Since(t.began); leading >= hostGone {
 		for _, name := range t.mirror.hostNames() {
-			w.Gone[name] = true // unless it was heard
+			w.Gone[name] = w.Polls[name] == "" // unless it was heard
 		}
 	}
 	for _, h := range t.c.cfg.Hosts.States() {
 		w.Hosts[h.Name] = h
-		w.Gone[h.Name] = min(h.Silent, time.Since(t.began)) >= hostGone
+		w.Gone[h.Name] = min(h.Silent, time.Since(t.began)) >= hostGone && w.Polls[h.Name] == ""
 		w.Load[h.Name] = len(h.Instances)
 		for _, i := range h.Instances {
 			w.Instances[i.Slot] = append(w.Instances[i.Slot], i)

@@ -72,7 +72,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	g.holder, err = resolver.OpenHolder(resolver.HolderConfig{
 		Name: cfg.name, Session: session, PublicAddress: g.gateway.PublicAddr().String(), PollAddress: g.gateway.PollAddr().String(),
 		Library: "fairlead gateway " + p.Version, Path: filepath.Join(folder, "routes"), Controls: cfg.controls,
-		Dial: toControl(g.keys, cfg.controls), OnApply: g.tables.apply, Refuse: gateway.RefuseRoute, Log: p.log,
+		Dial: toControl(g.keys, cfg.controls), OnApply: g.tables.apply, Polled: g.gateway.Polled, Refuse: gateway.RefuseRoute, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.gateway.Close())

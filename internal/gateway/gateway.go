@@ -82,6 +82,9 @@ func (g *Gateway) Serves() view.Version {
 	return view.Version{}
 }
 
+// Polled are the hosts that poll it now, in order.
+func (g *Gateway) Polled() []string { return g.room.polled() }
+
 // Close gives up a gateway that was never Run.
 func (g *Gateway) Close() error {
 	return errors.Join(g.public.Close(), g.poll.Close(), g.lock.Close())

@@ -28,6 +28,20 @@ func (h *host) tell(c *lease.Command) {
 	}
 }
 
+// polled are the hosts whose streams are open, in order.
+func (rm *room) polled() []string {
+	rm.mu.Lock()
+	defer rm.mu.Unlock()
+	var out []string
+	for name, h := range rm.hosts {
+		if h.box.Load() != nil {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
 func (rm *room) host(name string) *host {
 	rm.mu.Lock()
 	defer rm.mu.Unlock()

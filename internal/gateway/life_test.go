@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -210,4 +211,13 @@ func TestARunThatIsEndedAtOnceGivesEverythingUp(t *testing.T) {
 	if err := g.Run(ctx); err != nil {
 		t.Errorf("a run that is ended at once: %v", err)
 	}
+}
+
+func TestAGatewaySaysWhichHostsPollIt(t *testing.T) {
+	r := newRig(t)
+	r.host("b")
+	a := r.host("a")
+	until(t, "both poll", func() bool { return slices.Equal(r.g.Polled(), []string{"a", "b"}) })
+	a.hangUp()
+	until(t, "one polls", func() bool { return slices.Equal(r.g.Polled(), []string{"b"}) })
 }

@@ -25,6 +25,7 @@ type Gateway struct {
 	lag     time.Duration
 	keepErr error
 	refuse  map[string]string // :: service → reason
+	polled  []string          // hosts that poll it
 }
 
 // Name it is known by.
@@ -144,6 +145,22 @@ func (g *Gateway) Refuse(service, reason string) {
 	})
 }
 
+// Polled makes it say that these hosts poll it, in place of those before.
+func (g *Gateway) Polled(hosts ...string) {
+	g.sim.change(func(time.Time) {
+		g.polled = hosts
+		if g.cut || g.down {
+			return
+		}
+		for _, p := range g.sim.ports {
+			if s := p.stateLocked(g.name); s != nil && s.Connected {
+				s.Polled = hosts
+				p.changedLocked()
+			}
+		}
+	})
+}
+
 // Goodbye ends its membership at every port that it follows, and stops it.
 func (g *Gateway) Goodbye(ctx context.Context) error {
 	g.sim.mu.Lock()
@@ -183,7 +200,7 @@ func (g *Gateway) helloLocked() service.GatewayState {
 	s := service.GatewayState{
 		Name: g.name, Session: fmt.Sprintf("%s-%d", g.name, g.runs),
 		Poll: g.name + ":7000", Public: g.name + ":8080",
-		Connected: true, Epoch: g.held.Epoch(), Refused: g.held.Objections(),
+		Connected: true, Epoch: g.held.Epoch(), Refused: g.held.Objections(), Polled: g.polled,
 	}
 	if t := g.held.Told(); t != nil {
 		s.Serves, s.ServesDigest = t.Version, t.Digest.String()

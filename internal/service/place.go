@@ -55,8 +55,18 @@ func (r Revision) Forget(slot string) Revision {
 // Heard says that what the host reported can be taken for what is.
 func (h HostState) Heard() bool { return h.Connected && h.Silent < BehindAfter }
 
-// lost says that nothing is to be expected of a host: it has not been heard for
-// as long as its lease lasts, or a person retired it.
+// CutOff names the gateway that the host still polls while control does not
+// hear it: what it runs answers, and can be neither stopped nor replaced.
+// Empty means that it is heard, or that no gateway says so.
+func (w *World) CutOff(host string) string {
+	if w.Hosts[host].Heard() {
+		return ""
+	}
+	return w.Polls[host]
+}
+
+// lost says that nothing is to be expected of a host: its lease has ended and
+// no gateway speaks for it, or a person retired it.
 func (w *World) lost(host string) bool { return w.Gone[host] || w.IsRetired(host) }
 
 // IsRetired says that a person retired a host, and that it did not return.
@@ -72,6 +82,17 @@ func (r Revision) OnGone(w *World) []Slot {
 	var out []Slot
 	for _, s := range r.Slots {
 		if w.lost(s.Host) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// OnCutOff are slots on hosts that only gateways hear.
+func (r Revision) OnCutOff(w *World) []Slot {
+	var out []Slot
+	for _, s := range r.Slots {
+		if w.CutOff(s.Host) != "" {
 			out = append(out, s)
 		}
 	}

@@ -51,8 +51,11 @@ type World struct {
 	Instances map[string][]Instance
 	// Of :: service → its processes as reported
 	Of map[string][]Instance
-	// Gone :: host name → not heard for as long as its own lease lasts
+	// Gone :: host name → not heard for as long as its own lease lasts, and no
+	// gateway that is heard says that it polls
 	Gone map[string]bool
+	// Polls :: host name → a gateway that is heard and says that the host polls it
+	Polls map[string]string
 	// Retired says that a person retired a host; nil says it of none.
 	Retired func(host string) bool
 	// Load :: host name → slots with a process

@@ -136,6 +136,8 @@ type GatewayState struct {
 	Refused map[string]string
 	// KeepError says why the served table cannot be kept on its disk; empty when it is.
 	KeepError string
+	// Polled are the hosts whose poll streams to it are open, as it last said.
+	Polled []string
 }
 
 // LogQuery names whose output is wanted.

@@ -418,7 +418,9 @@ func (x *RefusedRoute) GetReason() string {
 
 // FollowBeat says that the follower lives; sent at least every second.
 type FollowBeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Hosts whose poll streams to this gateway are open. Only gateways say them.
+	Hosts         []string `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -451,6 +453,13 @@ func (x *FollowBeat) ProtoReflect() protoreflect.Message {
 // Deprecated: Use FollowBeat.ProtoReflect.Descriptor instead.
 func (*FollowBeat) Descriptor() ([]byte, []int) {
 	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *FollowBeat) GetHosts() []string {
+	if x != nil {
+		return x.Hosts
+	}
+	return nil
 }
 
 // FollowGoodbye ends the membership: the gateway serves no more.
@@ -819,9 +828,10 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"keep_error\x18\x04 \x01(\tR\tkeepError\"@\n" +
 	"\fRefusedRoute\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\f\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\"\n" +
 	"\n" +
-	"FollowBeat\"\x0f\n" +
+	"FollowBeat\x12\x14\n" +
+	"\x05hosts\x18\x01 \x03(\tR\x05hosts\"\x0f\n" +
 	"\rFollowGoodbye\"\xed\x01\n" +
 	"\x0eFollowResponse\x126\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1a.fairlead.v1.FollowWelcomeH\x00R\awelcome\x121\n" +

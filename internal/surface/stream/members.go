@@ -1,6 +1,8 @@
 package stream
 
 import (
+	"slices"
+
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/wire"
@@ -91,6 +93,18 @@ func (s *Server) acknowledge(f *follower, a *pb.FollowAck, e view.Epoch) {
 	if g.Keeps.Incarnation == e.Incarnation && g.Keeps.Epoch == e.Number {
 		g.Epoch = e
 	}
+	s.changedLocked()
+}
+
+// polled takes which hosts poll the gateway.
+func (s *Server) polled(f *follower, hosts []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m := s.members[f.name]
+	if m == nil || m.stream != f || slices.Equal(m.state.Polled, hosts) {
+		return
+	}
+	m.state.Polled = slices.Clone(hosts)
 	s.changedLocked()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -274,6 +275,16 @@ func TestASilentGatewayStaysKnownAndItsSilenceGrowsUntilItIsHeard(t *testing.T) 
 	}
 	f.say(&pb.FollowRequest{Message: &pb.FollowRequest_Beat{Beat: &pb.FollowBeat{}}})
 	gatewaytest.Await(t, s, "g was heard", func(m map[string]service.GatewayState) bool { return m["g"].Silent == 0 })
+}
+
+func TestTheHostsThatPollAGatewayAreKnownByItsBeats(t *testing.T) {
+	s, c := serve(t, stream.Config{})
+	f := follow(t, c, "g", nil)
+	f.welcome()
+	for _, hosts := range [][]string{{"a", "b"}, {"b"}, nil} {
+		f.say(&pb.FollowRequest{Message: &pb.FollowRequest_Beat{Beat: &pb.FollowBeat{Hosts: hosts}}})
+		gatewaytest.Await(t, s, "its hosts are known", func(m map[string]service.GatewayState) bool { return slices.Equal(m["g"].Polled, hosts) })
+	}
 }
 
 func TestABeatComesWhereNothingElseDoes(t *testing.T) {
