@@ -48,7 +48,11 @@ func (j *job) others(name string) []string {
 			out = append(out, r.Value.Name)
 		}
 	}
-	for _, i := range j.world().Of[j.service] {
+	w := j.world()
+	for _, i := range w.Of[j.service] {
+		if w.IsRetired(i.Host) {
+			continue // a person said that it does not come back
+		}
 		of := i.Revision
 		if r := s.Revision(of); r.Exists() && !r.Value.Owns(i) {
 			of += " of an earlier life" // what nobody asks for is stopped by its host's word or the next pass
@@ -93,6 +97,11 @@ func (j *job) stoppable(name string) error {
 		rev.Slots = slices.Concat(rev.Slots, rev.Leaving)
 		if slots := rev.OnCutOff(w); len(slots) > 0 {
 			return fmt.Errorf("the exclusive handover does not begin while host %s is not heard and polls gateway %s: it runs slot %s", slots[0].Host, w.CutOff(slots[0].Host), slots[0].ID)
+		}
+	}
+	for _, i := range w.Of[j.service] {
+		if i.Revision != name && i.State != service.InstanceExited && !w.Hosts[i.Host].Heard() && !w.IsRetired(i.Host) {
+			return fmt.Errorf("the exclusive handover does not begin while host %s is not heard: it may still run slot %s; if it does not come back: fairlead hosts retire %s", i.Host, i.Slot, i.Host)
 		}
 	}
 	return nil

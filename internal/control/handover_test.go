@@ -197,6 +197,42 @@ func TestAnExclusiveHandoverDoesNotBeginWhileAGatewayIsBehindAndNamesIt(t *testi
 	})
 }
 
+func TestAnExclusiveHandoverDoesNotBeginWhileAHostThatMayRunTheOldOneIsAwayAndNamesIt(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		c := r.start(options{})
+		r.swap("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		away := r.live("hello-00001")[0].Host
+		r.admit(c, away)
+		r.hosts.Crash(away)
+		stays := map[string]string{"a": "b", "b": "a"}[away]
+		r.within(2*time.Minute, "another host runs it", func() bool { return r.liveOn(stays, "hello-00001") == 1 })
+		alone, one := r.oneAtATime("hello"), r.watched("hello", "g1")
+		r.swap("hello", "two")
+		for range 10 * 60 {
+			time.Sleep(time.Second)
+			if r.liveOn(stays, "hello-00001") != 1 {
+				t.Fatalf("what answered was stopped: %+v", r.deploySaga("hello"))
+			}
+		}
+		for _, e := range list[service.Event](r, service.KindEvent, "hello") {
+			if strings.Contains(e.Text, "held:") {
+				t.Errorf("it began: %s", e.Text)
+			}
+		}
+		if s := r.deploySaga("hello"); !strings.Contains(s.Error, "while host "+away+" is not heard") || !strings.Contains(s.Error, "fairlead hosts retire "+away) {
+			t.Errorf("it says %q", s.Error)
+		}
+		alone()
+		one()
+		r.hosts.Lose(away)
+		if err := c.RetireHost(r.t.Context(), away); err != nil {
+			t.Fatal(err)
+		}
+		r.serves(15*time.Minute, "hello", "hello-00002")
+	})
+}
+
 func TestAnExclusiveRevisionThatWouldGetNoTrafficIsNotRunBesideTheOther(t *testing.T) {
 	inRegion(t, 1, func(r *rig) {
 		r.start(options{})
