@@ -49,6 +49,10 @@ type Config struct {
 	// is offered or commanded, false once nothing is to be any more. Leading
 	// begins and ends when it returns. Nil is nobody.
 	Turned func(leading bool)
+	// Beside runs beside the workers while this control leads, and is given
+	// what a leader may do. It returns when ctx ends, before the lead is given
+	// up. Nil is nothing.
+	Beside func(ctx context.Context, l Lead)
 	// Logger; nil discards.
 	Logger *slog.Logger
 	// Metrics registry; nil registers nowhere.
@@ -120,6 +124,9 @@ func New(cfg Config) *Control {
 	}
 	if cfg.Turned == nil {
 		cfg.Turned = func(bool) {}
+	}
+	if cfg.Beside == nil {
+		cfg.Beside = func(context.Context, Lead) {}
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

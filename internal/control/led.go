@@ -103,21 +103,30 @@ type essential struct{}
 func (l *led) apply(ctx context.Context, staged ...any) (uint64, error) {
 	var b batch
 	b.add(staged...)
+	sequence, err := l.commit(ctx, b)
+	if conflict := store.AsConflict(err); conflict != nil {
+		if err := l.await(ctx, conflict.Stands.Version); err != nil {
+			return 0, err
+		}
+		return 0, fmt.Errorf("%w: %w", saga.ErrStale, err)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return sequence, l.await(ctx, sequence)
+}
+
+// commit is apply without the wait for the mirror, and with conflicts as the
+// store gives them.
+func (l *led) commit(ctx context.Context, b batch) (uint64, error) {
 	for {
 		lead := l.check()
 		a := store.Apply{ID: l.mint(), Checks: append(b.checks[:len(b.checks):len(b.checks)], lead), Writes: b.writes, Essential: b.essential}
 		sequence, err := l.settle(ctx, a)
 		conflict := store.AsConflict(err)
 		switch {
-		case err == nil:
-			return sequence, l.await(ctx, sequence)
-		case conflict == nil:
-			return 0, err
-		case conflict.Key != epochKey:
-			if err := l.await(ctx, conflict.Stands.Version); err != nil {
-				return 0, err
-			}
-			return 0, fmt.Errorf("%w: %w", saga.ErrStale, err)
+		case conflict == nil || conflict.Key != epochKey:
+			return sequence, err
 		case !l.ours(conflict.Stands, lead.Version):
 			l.lost(errDeposed)
 			return 0, errDeposed

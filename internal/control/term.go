@@ -61,6 +61,7 @@ func (c *Control) lead(all context.Context, l lease) error {
 	t.start(func() { t.follow(ctx, watcher) })
 	t.start(func() { t.watchMembers(ctx) })
 	t.start(func() { t.reconcile(ctx) })
+	t.start(func() { c.cfg.Beside(ctx, beside{t}) })
 	c.setTerm(t)
 	<-ctx.Done()
 	c.setTerm(nil)

@@ -1,5 +1,7 @@
 package eligibility
 
+import "fmt"
+
 // Verdict is what is believed of an instance.
 type Verdict uint8
 
@@ -15,6 +17,20 @@ const (
 var verdicts = [...]string{"unknown", "eligible", "degraded", "ineligible"}
 
 func (v Verdict) String() string { return verdicts[min(int(v), len(verdicts)-1)] }
+
+// MarshalText writes the verdict's name.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// UnmarshalText reads a verdict's name.
+func (v *Verdict) UnmarshalText(text []byte) error {
+	for i, name := range verdicts {
+		if name == string(text) {
+			*v = Verdict(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no verdict", text)
+}
 
 // Rule is the rule that decided a verdict. Its name is part of history and of
 // every explanation, so a name once given is kept.
@@ -74,6 +90,21 @@ var rules = [...]struct {
 }
 
 func (r Rule) String() string { return rules[min(int(r), len(rules)-1)].name }
+
+// MarshalText writes the rule's name, so that what is recorded does not depend
+// on how many rules there were.
+func (r Rule) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// UnmarshalText reads a rule's name.
+func (r *Rule) UnmarshalText(text []byte) error {
+	for i := range rules {
+		if rules[i].name == string(text) {
+			*r = Rule(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no rule", text)
+}
 
 // Says is the rule in a sentence.
 func (r Rule) Says() string { return rules[min(int(r), len(rules)-1)].says }

@@ -122,6 +122,20 @@ type Kept struct {
 	Last int64
 }
 
+// Last is the number of the last tick that is kept; 0 is none.
+func (k *Keeper) Last(ctx context.Context) (last int64, err error) {
+	list, err := k.bucket.List(ctx, k.prefix)
+	if err != nil {
+		return 0, fmt.Errorf("cannot list kept evidence: %w", err)
+	}
+	for _, info := range list {
+		if _, at, ok := span(info.Name, k.prefix); ok {
+			last = max(last, at)
+		}
+	}
+	return last, nil
+}
+
 // Load reads the segments that hold ticks after since. What cannot be read is
 // passed over, and said in the error beside what could.
 func (k *Keeper) Load(ctx context.Context, since int64) (Kept, error) {

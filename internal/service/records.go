@@ -24,6 +24,9 @@ const (
 	KindEvent    = "event"    // service name + "." + ULID
 	KindToken    = "token"    // join token id
 	KindLeader   = "leader"   // "epoch", "beat"
+
+	KindContract   = "contract"   // service name: its health contract
+	KindTransition = "transition" // service name + "." + tick + "." + handle
 )
 
 // Desired says what someone wants. It changes at any moment; Generation rises

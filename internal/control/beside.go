@@ -1,0 +1,52 @@
+package control
+
+import (
+	"context"
+
+	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Lead is one term of leading as what runs beside the workers sees it. Its
+// methods may be called by several at once.
+type Lead interface {
+	Epoch() view.Epoch
+	// Commit writes in one, bound to the epoch: an error means that nothing
+	// was written, or that it is not known. Without writes it asks whether
+	// this control leads still.
+	Commit(ctx context.Context, writes []store.Write) error
+	// Routes that are published, and the sequence of the last change of any.
+	Routes() ([]view.Route, uint64)
+	// Sequence of the store that has been seen.
+	Sequence() uint64
+	// Knows says whether any record of the service is left.
+	Knows(service string) bool
+	// Retired says that a person ended the host's membership.
+	Retired(host string) bool
+}
+
+type beside struct{ t *term }
+
+// Epoch implements Lead.
+func (b beside) Epoch() view.Epoch { return b.t.led.Epoch() }
+
+// Commit implements Lead.
+func (b beside) Commit(ctx context.Context, writes []store.Write) error {
+	_, err := b.t.led.commit(ctx, batch{writes: writes})
+	return err
+}
+
+// Routes implements Lead.
+func (b beside) Routes() ([]view.Route, uint64) { return b.t.mirror.fold() }
+
+// Sequence implements Lead.
+func (b beside) Sequence() uint64 {
+	at, _ := b.t.mirror.reached()
+	return at
+}
+
+// Knows implements Lead.
+func (b beside) Knows(service string) bool { return !b.t.mirror.snapshot(service).Empty() }
+
+// Retired implements Lead.
+func (b beside) Retired(host string) bool { return b.t.mirror.retired(host) }
