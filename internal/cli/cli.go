@@ -69,7 +69,10 @@ type commands struct {
 	Pause     pauseCmd     `cmd:"" group:"services" help:"Have what is in progress hold before its next step."`
 	Resume    resumeCmd    `cmd:"" group:"services" help:"End a pause."`
 	Delete    deleteCmd    `cmd:"" group:"services" help:"Withdraw, stop and forget a service."`
-	Explain   explainCmd   `cmd:"" group:"services" help:"Say what each record and each part of the world says, where they differ, which wins and why, and what to do."`
+	Explain   explainCmd   `cmd:"" group:"services" help:"Say what each record and each part of the world says, where they differ, which wins and why, and what to do; of one instance, why it is believed to be what it is."`
+	Instances instancesCmd `cmd:"" group:"services" help:"Show what is believed of each instance, since when, and by which rule."`
+	History   historyCmd   `cmd:"" group:"services" help:"Show every change of what was believed of instances, and why."`
+	Contract  contractCmd  `cmd:"" group:"services" help:"How the health of a service's instances is read."`
 	Logs      logsCmd      `cmd:"" group:"services" help:"Show what the instances wrote."`
 	Events    eventsCmd    `cmd:"" group:"services" help:"Show the history of a service."`
 

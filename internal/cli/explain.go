@@ -1,13 +1,15 @@
 package cli
 
 import (
+	"strings"
+
 	"connectrpc.com/connect"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 )
 
 type explainCmd struct {
-	Name string `arg:"" help:"Name of the service."`
+	Name string `arg:"" name:"service[/instance]" help:"Name of the service, or of one instance of it: SERVICE/INSTANCE."`
 }
 
 func (cmd *explainCmd) Run(c *call) error {
@@ -16,6 +18,9 @@ func (cmd *explainCmd) Run(c *call) error {
 		return err
 	}
 	defer cl.close()
+	if service, instance, of := strings.Cut(cmd.Name, "/"); of {
+		return c.explainInstance(cl, service, instance)
+	}
 	resp, err := cl.ExplainService(c.ctx, connect.NewRequest(&fairleadv1.ExplainServiceRequest{Service: cmd.Name}))
 	if err != nil {
 		return remote(err)

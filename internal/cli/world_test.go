@@ -21,8 +21,12 @@ import (
 
 	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
 	"github.com/fairlead-platform/fairlead/internal/bucket/dir"
+	"github.com/fairlead-platform/fairlead/internal/discovery"
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+	"github.com/fairlead-platform/fairlead/internal/evaluate"
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/identity"
+	"github.com/fairlead-platform/fairlead/internal/registry"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -125,7 +129,7 @@ func newPlane(work string) (*plane, error) {
 		return nil, err
 	}
 	p.api = httpapi.New(httpapi.Config{
-		Store: p.store, Bucket: p.bucket, Hosts: hosts{p}, Gateways: gateways{}, Logs: p, Leader: p, Authority: p.authority,
+		Store: p.store, Bucket: p.bucket, Hosts: hosts{p}, Gateways: gateways{}, Logs: p, Leader: p, Authority: p.authority, Discovery: p,
 		NewID: func() string { return ulid.Make().String() }, Rand: rand.Reader,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -189,6 +193,22 @@ type gateways struct{}
 
 func (gateways) States() []service.GatewayState {
 	return []service.GatewayState{{Name: "gw", Connected: true, Public: "127.0.0.1:8080", Poll: "127.0.0.1:7702"}}
+}
+
+// Standings has a verdict on every instance that runs.
+func (p *plane) Standings(name string) (out []discovery.Standing, observing bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, i := range p.instances {
+		if i.Service == name {
+			out = append(out, discovery.Standing{At: time.Unix(1_700_000_000, 0), Served: 400, Standing: evaluate.Standing{
+				Instance: registry.Instance{ID: i.ID, Slot: i.Slot, Revision: i.Revision, Zone: "a"},
+				Verdict:  view.Degraded, Rule: eligibility.FailingSome, Weight: 800,
+				Account: eligibility.Account{Why: "a third fails", Classes: []string{"probes: none", "self: ready", "outcomes: 33%"}, Next: "time"},
+			}})
+		}
+	}
+	return out, true
 }
 
 func (p *plane) Leading() bool                               { return true }
@@ -391,6 +411,12 @@ func (p *plane) do(args []string) error {
 		defer p.mu.Unlock()
 		p.instances = append(p.instances, service.Instance{ID: args[2], Slot: args[1] + "-00001.0", Service: args[1], Revision: args[1] + "-00001", State: service.InstanceLive, Pid: 42})
 		return nil
+	case "judged": // a transition of an instance
+		x := discovery.Record{
+			Service: args[1], Instance: args[2], At: time.Now(), Tick: 7, To: eligibility.Ineligible, Rule: eligibility.FailingCallers,
+			From: eligibility.Eligible, Why: "a third fails", Row: registry.Instance{Handle: 1},
+		}
+		return p.put(service.KindTransition, args[1]+".000000000007.1", x)
 	case "wrote":
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -13,6 +13,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/fairlead-platform/fairlead/internal/control"
+	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/identity"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -37,13 +38,17 @@ func (c *controlRole) assemble() {
 		},
 		Goodbye: func(ctx context.Context, name string) error { return c.leader.GatewayGoodbye(ctx, name) },
 	})
+	c.discovery = discovery.New(discovery.Config{
+		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Logger: c.p.log.With("part", "discovery"), Metrics: c.p.ops.Registry(),
+	})
 	c.leader = control.New(wired(control.Config{
 		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Name: processName(), LockIsLease: !c.shared(),
 		Address: advertised(c.plane.Advertise, c.listening), SetGateways: c.hosts.SetGateways, Turned: c.turned,
-		Dwell: c.plane.ReadyDwell, Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
+		Beside: func(ctx context.Context, l control.Lead) { c.discovery.Run(ctx, l) },
+		Dwell:  c.plane.ReadyDwell, Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
 	}))
 	c.api = httpapi.New(httpapi.Config{
-		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store},
+		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store}, Discovery: c.discovery,
 		Authority: c.authority, MaxArtifacts: c.plane.MaxArtifacts, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),
 	})
 	c.artifacts = newArtifactMetrics(c.p.ops.Registry())

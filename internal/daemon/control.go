@@ -11,6 +11,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/bucket/dir"
 	"github.com/fairlead-platform/fairlead/internal/cli"
 	"github.com/fairlead-platform/fairlead/internal/control"
+	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/identity"
 	"github.com/fairlead-platform/fairlead/internal/store"
 	"github.com/fairlead-platform/fairlead/internal/surface/attach"
@@ -31,6 +32,7 @@ type controlRole struct {
 	hosts     *attach.Server
 	gateways  *stream.Server
 	leader    *control.Control
+	discovery *discovery.Plane
 	api       *httpapi.API
 	artifacts artifactMetrics
 	way       *way // to the leader, while standing by

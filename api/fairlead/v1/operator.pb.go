@@ -2997,6 +2997,1081 @@ func (x *ExplainSection) GetLines() []string {
 	return nil
 }
 
+type ListInstancesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInstancesRequest) Reset() {
+	*x = ListInstancesRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInstancesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInstancesRequest) ProtoMessage() {}
+
+func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInstancesRequest.ProtoReflect.Descriptor instead.
+func (*ListInstancesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{44}
+}
+
+func (x *ListInstancesRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+type ListInstancesResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Service   string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Instances []*InstanceStanding    `protobuf:"bytes,2,rep,name=instances,proto3" json:"instances,omitempty"`
+	// Observing says that this control leads and has begun to observe; false
+	// means that nothing is known yet.
+	Observing     bool `protobuf:"varint,3,opt,name=observing,proto3" json:"observing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListInstancesResponse) Reset() {
+	*x = ListInstancesResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListInstancesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListInstancesResponse) ProtoMessage() {}
+
+func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListInstancesResponse.ProtoReflect.Descriptor instead.
+func (*ListInstancesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{45}
+}
+
+func (x *ListInstancesResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ListInstancesResponse) GetInstances() []*InstanceStanding {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+func (x *ListInstancesResponse) GetObserving() bool {
+	if x != nil {
+		return x.Observing
+	}
+	return false
+}
+
+// InstanceStanding is what is believed of one instance.
+type InstanceStanding struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Revision string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	Slot     string                 `protobuf:"bytes,3,opt,name=slot,proto3" json:"slot,omitempty"`
+	Host     string                 `protobuf:"bytes,4,opt,name=host,proto3" json:"host,omitempty"`
+	Zone     string                 `protobuf:"bytes,5,opt,name=zone,proto3" json:"zone,omitempty"`
+	Address  string                 `protobuf:"bytes,6,opt,name=address,proto3" json:"address,omitempty"`
+	// Verdict is eligible, degraded, ineligible or unknown.
+	Verdict string `protobuf:"bytes,7,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// Rule that decided, by its name.
+	Rule string `protobuf:"bytes,8,opt,name=rule,proto3" json:"rule,omitempty"`
+	// Weight that its view gives it, 0 to 1; 0 where it is not in the view.
+	Weight float64 `protobuf:"fixed64,9,opt,name=weight,proto3" json:"weight,omitempty"`
+	// Since when verdict and rule are what they are.
+	Since       *timestamppb.Timestamp `protobuf:"bytes,10,opt,name=since,proto3" json:"since,omitempty"`
+	Terminating bool                   `protobuf:"varint,11,opt,name=terminating,proto3" json:"terminating,omitempty"`
+	// Changes between in and out of rotation by evidence, in ten minutes.
+	Changes       int32 `protobuf:"varint,12,opt,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *InstanceStanding) Reset() {
+	*x = InstanceStanding{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *InstanceStanding) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*InstanceStanding) ProtoMessage() {}
+
+func (x *InstanceStanding) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use InstanceStanding.ProtoReflect.Descriptor instead.
+func (*InstanceStanding) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{46}
+}
+
+func (x *InstanceStanding) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *InstanceStanding) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *InstanceStanding) GetSlot() string {
+	if x != nil {
+		return x.Slot
+	}
+	return ""
+}
+
+func (x *InstanceStanding) GetHost() string {
+	if x != nil {
+		return x.Host
+	}
+	return ""
+}
+
+func (x *InstanceStanding) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *InstanceStanding) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *InstanceStanding) GetVerdict() string {
+	if x != nil {
+		return x.Verdict
+	}
+	return ""
+}
+
+func (x *InstanceStanding) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *InstanceStanding) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *InstanceStanding) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
+func (x *InstanceStanding) GetTerminating() bool {
+	if x != nil {
+		return x.Terminating
+	}
+	return false
+}
+
+func (x *InstanceStanding) GetChanges() int32 {
+	if x != nil {
+		return x.Changes
+	}
+	return 0
+}
+
+type ExplainInstanceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Instance      string                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainInstanceRequest) Reset() {
+	*x = ExplainInstanceRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainInstanceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainInstanceRequest) ProtoMessage() {}
+
+func (x *ExplainInstanceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainInstanceRequest.ProtoReflect.Descriptor instead.
+func (*ExplainInstanceRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{47}
+}
+
+func (x *ExplainInstanceRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ExplainInstanceRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+type ExplainInstanceResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Service  string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Instance *InstanceStanding      `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	// Why is the rule in a sentence, with its figures.
+	Why string `protobuf:"bytes,3,opt,name=why,proto3" json:"why,omitempty"`
+	// Evidence is what each class says: probes, self, outcomes.
+	Evidence []string `protobuf:"bytes,4,rep,name=evidence,proto3" json:"evidence,omitempty"`
+	// Next is what would change the verdict.
+	Next          string `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExplainInstanceResponse) Reset() {
+	*x = ExplainInstanceResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExplainInstanceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExplainInstanceResponse) ProtoMessage() {}
+
+func (x *ExplainInstanceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExplainInstanceResponse.ProtoReflect.Descriptor instead.
+func (*ExplainInstanceResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{48}
+}
+
+func (x *ExplainInstanceResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ExplainInstanceResponse) GetInstance() *InstanceStanding {
+	if x != nil {
+		return x.Instance
+	}
+	return nil
+}
+
+func (x *ExplainInstanceResponse) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *ExplainInstanceResponse) GetEvidence() []string {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
+func (x *ExplainInstanceResponse) GetNext() string {
+	if x != nil {
+		return x.Next
+	}
+	return ""
+}
+
+type ListTransitionsRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Instance; empty means all.
+	Instance string `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	// Limit to the newest; zero means 100.
+	Limit         int32 `protobuf:"varint,3,opt,name=limit,proto3" json:"limit,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTransitionsRequest) Reset() {
+	*x = ListTransitionsRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTransitionsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTransitionsRequest) ProtoMessage() {}
+
+func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTransitionsRequest.ProtoReflect.Descriptor instead.
+func (*ListTransitionsRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *ListTransitionsRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ListTransitionsRequest) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *ListTransitionsRequest) GetLimit() int32 {
+	if x != nil {
+		return x.Limit
+	}
+	return 0
+}
+
+type ListTransitionsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Transitions   []*Transition          `protobuf:"bytes,1,rep,name=transitions,proto3" json:"transitions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListTransitionsResponse) Reset() {
+	*x = ListTransitionsResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListTransitionsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListTransitionsResponse) ProtoMessage() {}
+
+func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListTransitionsResponse.ProtoReflect.Descriptor instead.
+func (*ListTransitionsResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{50}
+}
+
+func (x *ListTransitionsResponse) GetTransitions() []*Transition {
+	if x != nil {
+		return x.Transitions
+	}
+	return nil
+}
+
+type Transition struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	At       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	Instance string                 `protobuf:"bytes,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	From     string                 `protobuf:"bytes,3,opt,name=from,proto3" json:"from,omitempty"`
+	To       string                 `protobuf:"bytes,4,opt,name=to,proto3" json:"to,omitempty"`
+	Rule     string                 `protobuf:"bytes,5,opt,name=rule,proto3" json:"rule,omitempty"`
+	Weight   float64                `protobuf:"fixed64,6,opt,name=weight,proto3" json:"weight,omitempty"`
+	Why      string                 `protobuf:"bytes,7,opt,name=why,proto3" json:"why,omitempty"`
+	Evidence []string               `protobuf:"bytes,8,rep,name=evidence,proto3" json:"evidence,omitempty"`
+	// Quarantined says that this change began a quarantine.
+	Quarantined bool `protobuf:"varint,9,opt,name=quarantined,proto3" json:"quarantined,omitempty"`
+	// Late says that it was in force before it was recorded.
+	Late          bool `protobuf:"varint,10,opt,name=late,proto3" json:"late,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Transition) Reset() {
+	*x = Transition{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Transition) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Transition) ProtoMessage() {}
+
+func (x *Transition) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Transition.ProtoReflect.Descriptor instead.
+func (*Transition) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{51}
+}
+
+func (x *Transition) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Transition) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *Transition) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *Transition) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *Transition) GetRule() string {
+	if x != nil {
+		return x.Rule
+	}
+	return ""
+}
+
+func (x *Transition) GetWeight() float64 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *Transition) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
+func (x *Transition) GetEvidence() []string {
+	if x != nil {
+		return x.Evidence
+	}
+	return nil
+}
+
+func (x *Transition) GetQuarantined() bool {
+	if x != nil {
+		return x.Quarantined
+	}
+	return false
+}
+
+func (x *Transition) GetLate() bool {
+	if x != nil {
+		return x.Late
+	}
+	return false
+}
+
+type GetContractRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetContractRequest) Reset() {
+	*x = GetContractRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetContractRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetContractRequest) ProtoMessage() {}
+
+func (x *GetContractRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetContractRequest.ProtoReflect.Descriptor instead.
+func (*GetContractRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{52}
+}
+
+func (x *GetContractRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+type GetContractResponse struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Service  string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Contract *HealthContract        `protobuf:"bytes,2,opt,name=contract,proto3" json:"contract,omitempty"`
+	// Declared says that a person set it; otherwise it is the default.
+	Declared      bool `protobuf:"varint,3,opt,name=declared,proto3" json:"declared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetContractResponse) Reset() {
+	*x = GetContractResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetContractResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetContractResponse) ProtoMessage() {}
+
+func (x *GetContractResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetContractResponse.ProtoReflect.Descriptor instead.
+func (*GetContractResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *GetContractResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *GetContractResponse) GetContract() *HealthContract {
+	if x != nil {
+		return x.Contract
+	}
+	return nil
+}
+
+func (x *GetContractResponse) GetDeclared() bool {
+	if x != nil {
+		return x.Declared
+	}
+	return false
+}
+
+type SetContractRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Contract      *HealthContract        `protobuf:"bytes,2,opt,name=contract,proto3" json:"contract,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetContractRequest) Reset() {
+	*x = SetContractRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetContractRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetContractRequest) ProtoMessage() {}
+
+func (x *SetContractRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetContractRequest.ProtoReflect.Descriptor instead.
+func (*SetContractRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
+}
+
+func (x *SetContractRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *SetContractRequest) GetContract() *HealthContract {
+	if x != nil {
+		return x.Contract
+	}
+	return nil
+}
+
+type SetContractResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Contract with what was left out.
+	Contract      *HealthContract `protobuf:"bytes,1,opt,name=contract,proto3" json:"contract,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetContractResponse) Reset() {
+	*x = SetContractResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetContractResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetContractResponse) ProtoMessage() {}
+
+func (x *SetContractResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetContractResponse.ProtoReflect.Descriptor instead.
+func (*SetContractResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
+}
+
+func (x *SetContractResponse) GetContract() *HealthContract {
+	if x != nil {
+		return x.Contract
+	}
+	return nil
+}
+
+// HealthContract says how the evidence about a service's instances is read.
+// Shares are numbers between 0 and 1, times are seconds.
+type HealthContract struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Profile       *HealthProfile         `protobuf:"bytes,1,opt,name=profile,proto3" json:"profile,omitempty"`
+	ProbeInterval *int32                 `protobuf:"varint,2,opt,name=probe_interval,json=probeInterval,proto3,oneof" json:"probe_interval,omitempty"`
+	HalfLife      *int32                 `protobuf:"varint,3,opt,name=half_life,json=halfLife,proto3,oneof" json:"half_life,omitempty"`
+	OutByProbes   *float64               `protobuf:"fixed64,4,opt,name=out_by_probes,json=outByProbes,proto3,oneof" json:"out_by_probes,omitempty"`
+	OutByOutcomes *float64               `protobuf:"fixed64,5,opt,name=out_by_outcomes,json=outByOutcomes,proto3,oneof" json:"out_by_outcomes,omitempty"`
+	DegradeAt     *float64               `protobuf:"fixed64,6,opt,name=degrade_at,json=degradeAt,proto3,oneof" json:"degrade_at,omitempty"`
+	In            *float64               `protobuf:"fixed64,7,opt,name=in,proto3,oneof" json:"in,omitempty"`
+	Worse         *float64               `protobuf:"fixed64,8,opt,name=worse,proto3,oneof" json:"worse,omitempty"`
+	ReturnAfter   *int32                 `protobuf:"varint,9,opt,name=return_after,json=returnAfter,proto3,oneof" json:"return_after,omitempty"`
+	Sufficient    *uint32                `protobuf:"varint,10,opt,name=sufficient,proto3,oneof" json:"sufficient,omitempty"`
+	SilentAfter   *int32                 `protobuf:"varint,11,opt,name=silent_after,json=silentAfter,proto3,oneof" json:"silent_after,omitempty"`
+	SilenceFails  *bool                  `protobuf:"varint,12,opt,name=silence_fails,json=silenceFails,proto3,oneof" json:"silence_fails,omitempty"`
+	Ramp          *int32                 `protobuf:"varint,13,opt,name=ramp,proto3,oneof" json:"ramp,omitempty"`
+	Dependencies  []*HealthDependency    `protobuf:"bytes,14,rep,name=dependencies,proto3" json:"dependencies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthContract) Reset() {
+	*x = HealthContract{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthContract) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthContract) ProtoMessage() {}
+
+func (x *HealthContract) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthContract.ProtoReflect.Descriptor instead.
+func (*HealthContract) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
+}
+
+func (x *HealthContract) GetProfile() *HealthProfile {
+	if x != nil {
+		return x.Profile
+	}
+	return nil
+}
+
+func (x *HealthContract) GetProbeInterval() int32 {
+	if x != nil && x.ProbeInterval != nil {
+		return *x.ProbeInterval
+	}
+	return 0
+}
+
+func (x *HealthContract) GetHalfLife() int32 {
+	if x != nil && x.HalfLife != nil {
+		return *x.HalfLife
+	}
+	return 0
+}
+
+func (x *HealthContract) GetOutByProbes() float64 {
+	if x != nil && x.OutByProbes != nil {
+		return *x.OutByProbes
+	}
+	return 0
+}
+
+func (x *HealthContract) GetOutByOutcomes() float64 {
+	if x != nil && x.OutByOutcomes != nil {
+		return *x.OutByOutcomes
+	}
+	return 0
+}
+
+func (x *HealthContract) GetDegradeAt() float64 {
+	if x != nil && x.DegradeAt != nil {
+		return *x.DegradeAt
+	}
+	return 0
+}
+
+func (x *HealthContract) GetIn() float64 {
+	if x != nil && x.In != nil {
+		return *x.In
+	}
+	return 0
+}
+
+func (x *HealthContract) GetWorse() float64 {
+	if x != nil && x.Worse != nil {
+		return *x.Worse
+	}
+	return 0
+}
+
+func (x *HealthContract) GetReturnAfter() int32 {
+	if x != nil && x.ReturnAfter != nil {
+		return *x.ReturnAfter
+	}
+	return 0
+}
+
+func (x *HealthContract) GetSufficient() uint32 {
+	if x != nil && x.Sufficient != nil {
+		return *x.Sufficient
+	}
+	return 0
+}
+
+func (x *HealthContract) GetSilentAfter() int32 {
+	if x != nil && x.SilentAfter != nil {
+		return *x.SilentAfter
+	}
+	return 0
+}
+
+func (x *HealthContract) GetSilenceFails() bool {
+	if x != nil && x.SilenceFails != nil {
+		return *x.SilenceFails
+	}
+	return false
+}
+
+func (x *HealthContract) GetRamp() int32 {
+	if x != nil && x.Ramp != nil {
+		return *x.Ramp
+	}
+	return 0
+}
+
+func (x *HealthContract) GetDependencies() []*HealthDependency {
+	if x != nil {
+		return x.Dependencies
+	}
+	return nil
+}
+
+// HealthProfile names the signals that are read; one that is not named is not.
+type HealthProfile struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Probe         bool                   `protobuf:"varint,1,opt,name=probe,proto3" json:"probe,omitempty"`
+	Self          bool                   `protobuf:"varint,2,opt,name=self,proto3" json:"self,omitempty"`
+	Outcomes      bool                   `protobuf:"varint,3,opt,name=outcomes,proto3" json:"outcomes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthProfile) Reset() {
+	*x = HealthProfile{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthProfile) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthProfile) ProtoMessage() {}
+
+func (x *HealthProfile) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthProfile.ProtoReflect.Descriptor instead.
+func (*HealthProfile) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
+}
+
+func (x *HealthProfile) GetProbe() bool {
+	if x != nil {
+		return x.Probe
+	}
+	return false
+}
+
+func (x *HealthProfile) GetSelf() bool {
+	if x != nil {
+		return x.Self
+	}
+	return false
+}
+
+func (x *HealthProfile) GetOutcomes() bool {
+	if x != nil {
+		return x.Outcomes
+	}
+	return false
+}
+
+// HealthDependency is one that a workload reports on by name.
+type HealthDependency struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Authority is informational, weight (where empty) or unready.
+	Authority string `protobuf:"bytes,2,opt,name=authority,proto3" json:"authority,omitempty"`
+	// Shared by the service's instances; true where it is not said.
+	Shared        *bool `protobuf:"varint,3,opt,name=shared,proto3,oneof" json:"shared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthDependency) Reset() {
+	*x = HealthDependency{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthDependency) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthDependency) ProtoMessage() {}
+
+func (x *HealthDependency) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthDependency.ProtoReflect.Descriptor instead.
+func (*HealthDependency) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
+}
+
+func (x *HealthDependency) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *HealthDependency) GetAuthority() string {
+	if x != nil {
+		return x.Authority
+	}
+	return ""
+}
+
+func (x *HealthDependency) GetShared() bool {
+	if x != nil && x.Shared != nil {
+		return *x.Shared
+	}
+	return false
+}
+
 type ListEventsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
@@ -3007,7 +4082,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3019,7 +4094,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3032,7 +4107,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{44}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *ListEventsRequest) GetService() string {
@@ -3058,7 +4133,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3070,7 +4145,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3083,7 +4158,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{45}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -3107,7 +4182,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3119,7 +4194,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3132,7 +4207,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{46}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -3190,7 +4265,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3202,7 +4277,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3215,7 +4290,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{47}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *StreamLogsRequest) GetService() string {
@@ -3255,7 +4330,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3267,7 +4342,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3280,7 +4355,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{48}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *StreamLogsResponse) GetEntries() []*LogEntry {
@@ -3301,7 +4376,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3313,7 +4388,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3326,7 +4401,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{49}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *LogEntry) GetInstance() string {
@@ -3363,7 +4438,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3375,7 +4450,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3388,7 +4463,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{50}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *UploadArtifactRequest) GetPart() isUploadArtifactRequest_Part {
@@ -3444,7 +4519,7 @@ type ArtifactHeader struct {
 
 func (x *ArtifactHeader) Reset() {
 	*x = ArtifactHeader{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3456,7 +4531,7 @@ func (x *ArtifactHeader) String() string {
 func (*ArtifactHeader) ProtoMessage() {}
 
 func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3469,7 +4544,7 @@ func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactHeader.ProtoReflect.Descriptor instead.
 func (*ArtifactHeader) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{51}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ArtifactHeader) GetDigest() string {
@@ -3502,7 +4577,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3514,7 +4589,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3527,7 +4602,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{52}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *UploadArtifactResponse) GetDigest() string {
@@ -3546,7 +4621,7 @@ type HasArtifactRequest struct {
 
 func (x *HasArtifactRequest) Reset() {
 	*x = HasArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3558,7 +4633,7 @@ func (x *HasArtifactRequest) String() string {
 func (*HasArtifactRequest) ProtoMessage() {}
 
 func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3571,7 +4646,7 @@ func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactRequest.ProtoReflect.Descriptor instead.
 func (*HasArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *HasArtifactRequest) GetDigest() string {
@@ -3590,7 +4665,7 @@ type HasArtifactResponse struct {
 
 func (x *HasArtifactResponse) Reset() {
 	*x = HasArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3602,7 +4677,7 @@ func (x *HasArtifactResponse) String() string {
 func (*HasArtifactResponse) ProtoMessage() {}
 
 func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3615,7 +4690,7 @@ func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactResponse.ProtoReflect.Descriptor instead.
 func (*HasArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *HasArtifactResponse) GetPresent() bool {
@@ -3638,7 +4713,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3650,7 +4725,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3663,7 +4738,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -3697,7 +4772,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3709,7 +4784,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3722,7 +4797,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -3747,7 +4822,7 @@ type ListGatewaysRequest struct {
 
 func (x *ListGatewaysRequest) Reset() {
 	*x = ListGatewaysRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3759,7 +4834,7 @@ func (x *ListGatewaysRequest) String() string {
 func (*ListGatewaysRequest) ProtoMessage() {}
 
 func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3772,7 +4847,7 @@ func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysRequest.ProtoReflect.Descriptor instead.
 func (*ListGatewaysRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
 }
 
 type ListGatewaysResponse struct {
@@ -3784,7 +4859,7 @@ type ListGatewaysResponse struct {
 
 func (x *ListGatewaysResponse) Reset() {
 	*x = ListGatewaysResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3796,7 +4871,7 @@ func (x *ListGatewaysResponse) String() string {
 func (*ListGatewaysResponse) ProtoMessage() {}
 
 func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3809,7 +4884,7 @@ func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysResponse.ProtoReflect.Descriptor instead.
 func (*ListGatewaysResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *ListGatewaysResponse) GetGateways() []*GatewayStatus {
@@ -3836,7 +4911,7 @@ type GatewayStatus struct {
 
 func (x *GatewayStatus) Reset() {
 	*x = GatewayStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3848,7 +4923,7 @@ func (x *GatewayStatus) String() string {
 func (*GatewayStatus) ProtoMessage() {}
 
 func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3861,7 +4936,7 @@ func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayStatus.ProtoReflect.Descriptor instead.
 func (*GatewayStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *GatewayStatus) GetName() string {
@@ -3936,7 +5011,7 @@ type RetireGatewayRequest struct {
 
 func (x *RetireGatewayRequest) Reset() {
 	*x = RetireGatewayRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3948,7 +5023,7 @@ func (x *RetireGatewayRequest) String() string {
 func (*RetireGatewayRequest) ProtoMessage() {}
 
 func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3961,7 +5036,7 @@ func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayRequest.ProtoReflect.Descriptor instead.
 func (*RetireGatewayRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *RetireGatewayRequest) GetName() string {
@@ -3979,7 +5054,7 @@ type RetireGatewayResponse struct {
 
 func (x *RetireGatewayResponse) Reset() {
 	*x = RetireGatewayResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3991,7 +5066,7 @@ func (x *RetireGatewayResponse) String() string {
 func (*RetireGatewayResponse) ProtoMessage() {}
 
 func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4004,7 +5079,7 @@ func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayResponse.ProtoReflect.Descriptor instead.
 func (*RetireGatewayResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
 }
 
 type RetireHostRequest struct {
@@ -4016,7 +5091,7 @@ type RetireHostRequest struct {
 
 func (x *RetireHostRequest) Reset() {
 	*x = RetireHostRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4028,7 +5103,7 @@ func (x *RetireHostRequest) String() string {
 func (*RetireHostRequest) ProtoMessage() {}
 
 func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4041,7 +5116,7 @@ func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostRequest.ProtoReflect.Descriptor instead.
 func (*RetireHostRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RetireHostRequest) GetName() string {
@@ -4059,7 +5134,7 @@ type RetireHostResponse struct {
 
 func (x *RetireHostResponse) Reset() {
 	*x = RetireHostResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4071,7 +5146,7 @@ func (x *RetireHostResponse) String() string {
 func (*RetireHostResponse) ProtoMessage() {}
 
 func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4084,7 +5159,7 @@ func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostResponse.ProtoReflect.Descriptor instead.
 func (*RetireHostResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
 }
 
 type ListHostsRequest struct {
@@ -4095,7 +5170,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4107,7 +5182,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4120,7 +5195,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
 }
 
 type ListHostsResponse struct {
@@ -4132,7 +5207,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4144,7 +5219,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4157,7 +5232,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *ListHostsResponse) GetHosts() []*HostStatus {
@@ -4180,7 +5255,7 @@ type HostStatus struct {
 
 func (x *HostStatus) Reset() {
 	*x = HostStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4192,7 +5267,7 @@ func (x *HostStatus) String() string {
 func (*HostStatus) ProtoMessage() {}
 
 func (x *HostStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4205,7 +5280,7 @@ func (x *HostStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostStatus.ProtoReflect.Descriptor instead.
 func (*HostStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *HostStatus) GetName() string {
@@ -4251,7 +5326,7 @@ type GetInfoRequest struct {
 
 func (x *GetInfoRequest) Reset() {
 	*x = GetInfoRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4263,7 +5338,7 @@ func (x *GetInfoRequest) String() string {
 func (*GetInfoRequest) ProtoMessage() {}
 
 func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4276,7 +5351,7 @@ func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetInfoRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
 }
 
 type GetInfoResponse struct {
@@ -4295,7 +5370,7 @@ type GetInfoResponse struct {
 
 func (x *GetInfoResponse) Reset() {
 	*x = GetInfoResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4307,7 +5382,7 @@ func (x *GetInfoResponse) String() string {
 func (*GetInfoResponse) ProtoMessage() {}
 
 func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4320,7 +5395,7 @@ func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetInfoResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *GetInfoResponse) GetVersion() string {
@@ -4639,7 +5714,108 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\bsections\x18\x03 \x03(\v2\x1b.fairlead.v1.ExplainSectionR\bsections\"<\n" +
 	"\x0eExplainSection\x12\x14\n" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x14\n" +
-	"\x05lines\x18\x02 \x03(\tR\x05lines\"C\n" +
+	"\x05lines\x18\x02 \x03(\tR\x05lines\"0\n" +
+	"\x14ListInstancesRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\x8c\x01\n" +
+	"\x15ListInstancesResponse\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12;\n" +
+	"\tinstances\x18\x02 \x03(\v2\x1d.fairlead.v1.InstanceStandingR\tinstances\x12\x1c\n" +
+	"\tobserving\x18\x03 \x01(\bR\tobserving\"\xc8\x02\n" +
+	"\x10InstanceStanding\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\tR\brevision\x12\x12\n" +
+	"\x04slot\x18\x03 \x01(\tR\x04slot\x12\x12\n" +
+	"\x04host\x18\x04 \x01(\tR\x04host\x12\x12\n" +
+	"\x04zone\x18\x05 \x01(\tR\x04zone\x12\x18\n" +
+	"\aaddress\x18\x06 \x01(\tR\aaddress\x12\x18\n" +
+	"\averdict\x18\a \x01(\tR\averdict\x12\x12\n" +
+	"\x04rule\x18\b \x01(\tR\x04rule\x12\x16\n" +
+	"\x06weight\x18\t \x01(\x01R\x06weight\x120\n" +
+	"\x05since\x18\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12 \n" +
+	"\vterminating\x18\v \x01(\bR\vterminating\x12\x18\n" +
+	"\achanges\x18\f \x01(\x05R\achanges\"N\n" +
+	"\x16ExplainInstanceRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\"\xb0\x01\n" +
+	"\x17ExplainInstanceResponse\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x129\n" +
+	"\binstance\x18\x02 \x01(\v2\x1d.fairlead.v1.InstanceStandingR\binstance\x12\x10\n" +
+	"\x03why\x18\x03 \x01(\tR\x03why\x12\x1a\n" +
+	"\bevidence\x18\x04 \x03(\tR\bevidence\x12\x12\n" +
+	"\x04next\x18\x05 \x01(\tR\x04next\"d\n" +
+	"\x16ListTransitionsRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\x12\x14\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"T\n" +
+	"\x17ListTransitionsResponse\x129\n" +
+	"\vtransitions\x18\x01 \x03(\v2\x17.fairlead.v1.TransitionR\vtransitions\"\x88\x02\n" +
+	"\n" +
+	"Transition\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\x12\x12\n" +
+	"\x04from\x18\x03 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\x04 \x01(\tR\x02to\x12\x12\n" +
+	"\x04rule\x18\x05 \x01(\tR\x04rule\x12\x16\n" +
+	"\x06weight\x18\x06 \x01(\x01R\x06weight\x12\x10\n" +
+	"\x03why\x18\a \x01(\tR\x03why\x12\x1a\n" +
+	"\bevidence\x18\b \x03(\tR\bevidence\x12 \n" +
+	"\vquarantined\x18\t \x01(\bR\vquarantined\x12\x12\n" +
+	"\x04late\x18\n" +
+	" \x01(\bR\x04late\".\n" +
+	"\x12GetContractRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\x84\x01\n" +
+	"\x13GetContractResponse\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x127\n" +
+	"\bcontract\x18\x02 \x01(\v2\x1b.fairlead.v1.HealthContractR\bcontract\x12\x1a\n" +
+	"\bdeclared\x18\x03 \x01(\bR\bdeclared\"g\n" +
+	"\x12SetContractRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x127\n" +
+	"\bcontract\x18\x02 \x01(\v2\x1b.fairlead.v1.HealthContractR\bcontract\"N\n" +
+	"\x13SetContractResponse\x127\n" +
+	"\bcontract\x18\x01 \x01(\v2\x1b.fairlead.v1.HealthContractR\bcontract\"\xec\x05\n" +
+	"\x0eHealthContract\x124\n" +
+	"\aprofile\x18\x01 \x01(\v2\x1a.fairlead.v1.HealthProfileR\aprofile\x12*\n" +
+	"\x0eprobe_interval\x18\x02 \x01(\x05H\x00R\rprobeInterval\x88\x01\x01\x12 \n" +
+	"\thalf_life\x18\x03 \x01(\x05H\x01R\bhalfLife\x88\x01\x01\x12'\n" +
+	"\rout_by_probes\x18\x04 \x01(\x01H\x02R\voutByProbes\x88\x01\x01\x12+\n" +
+	"\x0fout_by_outcomes\x18\x05 \x01(\x01H\x03R\routByOutcomes\x88\x01\x01\x12\"\n" +
+	"\n" +
+	"degrade_at\x18\x06 \x01(\x01H\x04R\tdegradeAt\x88\x01\x01\x12\x13\n" +
+	"\x02in\x18\a \x01(\x01H\x05R\x02in\x88\x01\x01\x12\x19\n" +
+	"\x05worse\x18\b \x01(\x01H\x06R\x05worse\x88\x01\x01\x12&\n" +
+	"\freturn_after\x18\t \x01(\x05H\aR\vreturnAfter\x88\x01\x01\x12#\n" +
+	"\n" +
+	"sufficient\x18\n" +
+	" \x01(\rH\bR\n" +
+	"sufficient\x88\x01\x01\x12&\n" +
+	"\fsilent_after\x18\v \x01(\x05H\tR\vsilentAfter\x88\x01\x01\x12(\n" +
+	"\rsilence_fails\x18\f \x01(\bH\n" +
+	"R\fsilenceFails\x88\x01\x01\x12\x17\n" +
+	"\x04ramp\x18\r \x01(\x05H\vR\x04ramp\x88\x01\x01\x12A\n" +
+	"\fdependencies\x18\x0e \x03(\v2\x1d.fairlead.v1.HealthDependencyR\fdependenciesB\x11\n" +
+	"\x0f_probe_intervalB\f\n" +
+	"\n" +
+	"_half_lifeB\x10\n" +
+	"\x0e_out_by_probesB\x12\n" +
+	"\x10_out_by_outcomesB\r\n" +
+	"\v_degrade_atB\x05\n" +
+	"\x03_inB\b\n" +
+	"\x06_worseB\x0f\n" +
+	"\r_return_afterB\r\n" +
+	"\v_sufficientB\x0f\n" +
+	"\r_silent_afterB\x10\n" +
+	"\x0e_silence_failsB\a\n" +
+	"\x05_ramp\"U\n" +
+	"\rHealthProfile\x12\x14\n" +
+	"\x05probe\x18\x01 \x01(\bR\x05probe\x12\x12\n" +
+	"\x04self\x18\x02 \x01(\bR\x04self\x12\x1a\n" +
+	"\boutcomes\x18\x03 \x01(\bR\boutcomes\"l\n" +
+	"\x10HealthDependency\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\tauthority\x18\x02 \x01(\tR\tauthority\x12\x1b\n" +
+	"\x06shared\x18\x03 \x01(\bH\x00R\x06shared\x88\x01\x01B\t\n" +
+	"\a_shared\"C\n" +
 	"\x11ListEventsRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x14\n" +
 	"\x05limit\x18\x02 \x01(\x05R\x05limit\"@\n" +
@@ -4728,7 +5904,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\tguarantee\x18\x06 \x01(\tR\tguarantee\x12\x16\n" +
 	"\x06alarms\x18\a \x03(\tR\x06alarms\x12\x1f\n" +
 	"\vgateway_url\x18\b \x01(\tR\n" +
-	"gatewayUrl2\xba\r\n" +
+	"gatewayUrl2\xf2\x10\n" +
 	"\x11ServiceAPIService\x12A\n" +
 	"\x06Deploy\x12\x1a.fairlead.v1.DeployRequest\x1a\x1b.fairlead.v1.DeployResponse\x12^\n" +
 	"\x0fWatchDeployment\x12#.fairlead.v1.WatchDeploymentRequest\x1a$.fairlead.v1.WatchDeploymentResponse0\x01\x12M\n" +
@@ -4747,7 +5923,12 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\fPauseService\x12 .fairlead.v1.PauseServiceRequest\x1a!.fairlead.v1.PauseServiceResponse\x12V\n" +
 	"\rResumeService\x12!.fairlead.v1.ResumeServiceRequest\x1a\".fairlead.v1.ResumeServiceResponse\x12Y\n" +
 	"\x0eDeleteRevision\x12\".fairlead.v1.DeleteRevisionRequest\x1a#.fairlead.v1.DeleteRevisionResponse\x12Y\n" +
-	"\x0eExplainService\x12\".fairlead.v1.ExplainServiceRequest\x1a#.fairlead.v1.ExplainServiceResponse\x12M\n" +
+	"\x0eExplainService\x12\".fairlead.v1.ExplainServiceRequest\x1a#.fairlead.v1.ExplainServiceResponse\x12V\n" +
+	"\rListInstances\x12!.fairlead.v1.ListInstancesRequest\x1a\".fairlead.v1.ListInstancesResponse\x12\\\n" +
+	"\x0fExplainInstance\x12#.fairlead.v1.ExplainInstanceRequest\x1a$.fairlead.v1.ExplainInstanceResponse\x12\\\n" +
+	"\x0fListTransitions\x12#.fairlead.v1.ListTransitionsRequest\x1a$.fairlead.v1.ListTransitionsResponse\x12P\n" +
+	"\vGetContract\x12\x1f.fairlead.v1.GetContractRequest\x1a .fairlead.v1.GetContractResponse\x12P\n" +
+	"\vSetContract\x12\x1f.fairlead.v1.SetContractRequest\x1a .fairlead.v1.SetContractResponse\x12M\n" +
 	"\n" +
 	"ListEvents\x12\x1e.fairlead.v1.ListEventsRequest\x1a\x1f.fairlead.v1.ListEventsResponse\x12O\n" +
 	"\n" +
@@ -4775,7 +5956,7 @@ func file_fairlead_v1_operator_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_operator_proto_rawDescData
 }
 
-var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
 var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*DeployRequest)(nil),           // 0: fairlead.v1.DeployRequest
 	(*DeployResponse)(nil),          // 1: fairlead.v1.DeployResponse
@@ -4821,129 +6002,164 @@ var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*ExplainServiceRequest)(nil),   // 41: fairlead.v1.ExplainServiceRequest
 	(*ExplainServiceResponse)(nil),  // 42: fairlead.v1.ExplainServiceResponse
 	(*ExplainSection)(nil),          // 43: fairlead.v1.ExplainSection
-	(*ListEventsRequest)(nil),       // 44: fairlead.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 45: fairlead.v1.ListEventsResponse
-	(*Event)(nil),                   // 46: fairlead.v1.Event
-	(*StreamLogsRequest)(nil),       // 47: fairlead.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),      // 48: fairlead.v1.StreamLogsResponse
-	(*LogEntry)(nil),                // 49: fairlead.v1.LogEntry
-	(*UploadArtifactRequest)(nil),   // 50: fairlead.v1.UploadArtifactRequest
-	(*ArtifactHeader)(nil),          // 51: fairlead.v1.ArtifactHeader
-	(*UploadArtifactResponse)(nil),  // 52: fairlead.v1.UploadArtifactResponse
-	(*HasArtifactRequest)(nil),      // 53: fairlead.v1.HasArtifactRequest
-	(*HasArtifactResponse)(nil),     // 54: fairlead.v1.HasArtifactResponse
-	(*CreateTokenRequest)(nil),      // 55: fairlead.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 56: fairlead.v1.CreateTokenResponse
-	(*ListGatewaysRequest)(nil),     // 57: fairlead.v1.ListGatewaysRequest
-	(*ListGatewaysResponse)(nil),    // 58: fairlead.v1.ListGatewaysResponse
-	(*GatewayStatus)(nil),           // 59: fairlead.v1.GatewayStatus
-	(*RetireGatewayRequest)(nil),    // 60: fairlead.v1.RetireGatewayRequest
-	(*RetireGatewayResponse)(nil),   // 61: fairlead.v1.RetireGatewayResponse
-	(*RetireHostRequest)(nil),       // 62: fairlead.v1.RetireHostRequest
-	(*RetireHostResponse)(nil),      // 63: fairlead.v1.RetireHostResponse
-	(*ListHostsRequest)(nil),        // 64: fairlead.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),       // 65: fairlead.v1.ListHostsResponse
-	(*HostStatus)(nil),              // 66: fairlead.v1.HostStatus
-	(*GetInfoRequest)(nil),          // 67: fairlead.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),         // 68: fairlead.v1.GetInfoResponse
-	nil,                             // 69: fairlead.v1.SetTrafficRequest.TagsEntry
-	(*Template)(nil),                // 70: fairlead.v1.Template
-	(*durationpb.Duration)(nil),     // 71: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 72: google.protobuf.Timestamp
+	(*ListInstancesRequest)(nil),    // 44: fairlead.v1.ListInstancesRequest
+	(*ListInstancesResponse)(nil),   // 45: fairlead.v1.ListInstancesResponse
+	(*InstanceStanding)(nil),        // 46: fairlead.v1.InstanceStanding
+	(*ExplainInstanceRequest)(nil),  // 47: fairlead.v1.ExplainInstanceRequest
+	(*ExplainInstanceResponse)(nil), // 48: fairlead.v1.ExplainInstanceResponse
+	(*ListTransitionsRequest)(nil),  // 49: fairlead.v1.ListTransitionsRequest
+	(*ListTransitionsResponse)(nil), // 50: fairlead.v1.ListTransitionsResponse
+	(*Transition)(nil),              // 51: fairlead.v1.Transition
+	(*GetContractRequest)(nil),      // 52: fairlead.v1.GetContractRequest
+	(*GetContractResponse)(nil),     // 53: fairlead.v1.GetContractResponse
+	(*SetContractRequest)(nil),      // 54: fairlead.v1.SetContractRequest
+	(*SetContractResponse)(nil),     // 55: fairlead.v1.SetContractResponse
+	(*HealthContract)(nil),          // 56: fairlead.v1.HealthContract
+	(*HealthProfile)(nil),           // 57: fairlead.v1.HealthProfile
+	(*HealthDependency)(nil),        // 58: fairlead.v1.HealthDependency
+	(*ListEventsRequest)(nil),       // 59: fairlead.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 60: fairlead.v1.ListEventsResponse
+	(*Event)(nil),                   // 61: fairlead.v1.Event
+	(*StreamLogsRequest)(nil),       // 62: fairlead.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),      // 63: fairlead.v1.StreamLogsResponse
+	(*LogEntry)(nil),                // 64: fairlead.v1.LogEntry
+	(*UploadArtifactRequest)(nil),   // 65: fairlead.v1.UploadArtifactRequest
+	(*ArtifactHeader)(nil),          // 66: fairlead.v1.ArtifactHeader
+	(*UploadArtifactResponse)(nil),  // 67: fairlead.v1.UploadArtifactResponse
+	(*HasArtifactRequest)(nil),      // 68: fairlead.v1.HasArtifactRequest
+	(*HasArtifactResponse)(nil),     // 69: fairlead.v1.HasArtifactResponse
+	(*CreateTokenRequest)(nil),      // 70: fairlead.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 71: fairlead.v1.CreateTokenResponse
+	(*ListGatewaysRequest)(nil),     // 72: fairlead.v1.ListGatewaysRequest
+	(*ListGatewaysResponse)(nil),    // 73: fairlead.v1.ListGatewaysResponse
+	(*GatewayStatus)(nil),           // 74: fairlead.v1.GatewayStatus
+	(*RetireGatewayRequest)(nil),    // 75: fairlead.v1.RetireGatewayRequest
+	(*RetireGatewayResponse)(nil),   // 76: fairlead.v1.RetireGatewayResponse
+	(*RetireHostRequest)(nil),       // 77: fairlead.v1.RetireHostRequest
+	(*RetireHostResponse)(nil),      // 78: fairlead.v1.RetireHostResponse
+	(*ListHostsRequest)(nil),        // 79: fairlead.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),       // 80: fairlead.v1.ListHostsResponse
+	(*HostStatus)(nil),              // 81: fairlead.v1.HostStatus
+	(*GetInfoRequest)(nil),          // 82: fairlead.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),         // 83: fairlead.v1.GetInfoResponse
+	nil,                             // 84: fairlead.v1.SetTrafficRequest.TagsEntry
+	(*Template)(nil),                // 85: fairlead.v1.Template
+	(*durationpb.Duration)(nil),     // 86: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 87: google.protobuf.Timestamp
 }
 var file_fairlead_v1_operator_proto_depIdxs = []int32{
-	70, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
+	85, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
 	12, // 1: fairlead.v1.DeployRequest.traffic:type_name -> fairlead.v1.TrafficTarget
 	4,  // 2: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
 	5,  // 3: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
-	71, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
-	72, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
+	86, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
+	87, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
 	11, // 6: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
 	10, // 7: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
-	70, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
+	85, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
 	12, // 9: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
-	72, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
+	87, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
 	15, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
 	16, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
 	18, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
 	19, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
 	20, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
 	12, // 16: fairlead.v1.GetStatusResponse.wanted_traffic:type_name -> fairlead.v1.TrafficTarget
-	72, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
+	87, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
 	17, // 18: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
-	72, // 19: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
-	72, // 20: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
+	87, // 19: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
+	87, // 20: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
 	18, // 21: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
 	12, // 22: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
-	69, // 23: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
+	84, // 23: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
 	43, // 24: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
-	46, // 25: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
-	72, // 26: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
-	49, // 27: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
-	51, // 28: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
-	71, // 29: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	72, // 30: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	59, // 31: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
-	71, // 32: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
-	66, // 33: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
-	71, // 34: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
-	0,  // 35: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
-	2,  // 36: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
-	6,  // 37: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
-	8,  // 38: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
-	13, // 39: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
-	21, // 40: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
-	23, // 41: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
-	25, // 42: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
-	27, // 43: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
-	29, // 44: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
-	31, // 45: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
-	33, // 46: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
-	35, // 47: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
-	37, // 48: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
-	39, // 49: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
-	41, // 50: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
-	44, // 51: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
-	47, // 52: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
-	50, // 53: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
-	53, // 54: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
-	55, // 55: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
-	57, // 56: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
-	60, // 57: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
-	64, // 58: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
-	62, // 59: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
-	67, // 60: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
-	1,  // 61: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
-	3,  // 62: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
-	7,  // 63: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
-	9,  // 64: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
-	14, // 65: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
-	22, // 66: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
-	24, // 67: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
-	26, // 68: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
-	28, // 69: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
-	30, // 70: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
-	32, // 71: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
-	34, // 72: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
-	36, // 73: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
-	38, // 74: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
-	40, // 75: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
-	42, // 76: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
-	45, // 77: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
-	48, // 78: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
-	52, // 79: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
-	54, // 80: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
-	56, // 81: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
-	58, // 82: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
-	61, // 83: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
-	65, // 84: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
-	63, // 85: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
-	68, // 86: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
-	61, // [61:87] is the sub-list for method output_type
-	35, // [35:61] is the sub-list for method input_type
-	35, // [35:35] is the sub-list for extension type_name
-	35, // [35:35] is the sub-list for extension extendee
-	0,  // [0:35] is the sub-list for field type_name
+	46, // 25: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
+	87, // 26: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
+	46, // 27: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
+	51, // 28: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
+	87, // 29: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	56, // 30: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	56, // 31: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	56, // 32: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	57, // 33: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
+	58, // 34: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
+	61, // 35: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
+	87, // 36: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
+	64, // 37: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
+	66, // 38: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
+	86, // 39: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	87, // 40: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	74, // 41: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
+	86, // 42: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
+	81, // 43: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
+	86, // 44: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
+	0,  // 45: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
+	2,  // 46: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
+	6,  // 47: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
+	8,  // 48: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
+	13, // 49: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
+	21, // 50: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
+	23, // 51: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
+	25, // 52: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
+	27, // 53: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
+	29, // 54: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
+	31, // 55: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
+	33, // 56: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
+	35, // 57: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
+	37, // 58: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
+	39, // 59: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
+	41, // 60: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
+	44, // 61: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
+	47, // 62: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
+	49, // 63: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
+	52, // 64: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
+	54, // 65: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
+	59, // 66: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
+	62, // 67: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
+	65, // 68: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
+	68, // 69: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
+	70, // 70: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
+	72, // 71: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
+	75, // 72: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
+	79, // 73: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
+	77, // 74: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
+	82, // 75: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
+	1,  // 76: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
+	3,  // 77: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
+	7,  // 78: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
+	9,  // 79: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
+	14, // 80: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
+	22, // 81: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
+	24, // 82: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
+	26, // 83: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
+	28, // 84: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
+	30, // 85: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
+	32, // 86: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
+	34, // 87: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
+	36, // 88: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
+	38, // 89: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
+	40, // 90: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
+	42, // 91: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
+	45, // 92: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
+	48, // 93: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
+	50, // 94: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
+	53, // 95: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
+	55, // 96: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
+	60, // 97: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
+	63, // 98: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
+	67, // 99: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
+	69, // 100: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
+	71, // 101: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
+	73, // 102: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
+	76, // 103: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
+	80, // 104: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
+	78, // 105: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
+	83, // 106: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
+	76, // [76:107] is the sub-list for method output_type
+	45, // [45:76] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_operator_proto_init() }
@@ -4952,7 +6168,9 @@ func file_fairlead_v1_operator_proto_init() {
 		return
 	}
 	file_fairlead_v1_common_proto_init()
-	file_fairlead_v1_operator_proto_msgTypes[50].OneofWrappers = []any{
+	file_fairlead_v1_operator_proto_msgTypes[56].OneofWrappers = []any{}
+	file_fairlead_v1_operator_proto_msgTypes[58].OneofWrappers = []any{}
+	file_fairlead_v1_operator_proto_msgTypes[65].OneofWrappers = []any{
 		(*UploadArtifactRequest_Header)(nil),
 		(*UploadArtifactRequest_Chunk)(nil),
 	}
@@ -4962,7 +6180,7 @@ func file_fairlead_v1_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_operator_proto_rawDesc), len(file_fairlead_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   70,
+			NumMessages:   85,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

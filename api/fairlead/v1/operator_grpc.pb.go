@@ -35,6 +35,11 @@ const (
 	ServiceAPIService_ResumeService_FullMethodName   = "/fairlead.v1.ServiceAPIService/ResumeService"
 	ServiceAPIService_DeleteRevision_FullMethodName  = "/fairlead.v1.ServiceAPIService/DeleteRevision"
 	ServiceAPIService_ExplainService_FullMethodName  = "/fairlead.v1.ServiceAPIService/ExplainService"
+	ServiceAPIService_ListInstances_FullMethodName   = "/fairlead.v1.ServiceAPIService/ListInstances"
+	ServiceAPIService_ExplainInstance_FullMethodName = "/fairlead.v1.ServiceAPIService/ExplainInstance"
+	ServiceAPIService_ListTransitions_FullMethodName = "/fairlead.v1.ServiceAPIService/ListTransitions"
+	ServiceAPIService_GetContract_FullMethodName     = "/fairlead.v1.ServiceAPIService/GetContract"
+	ServiceAPIService_SetContract_FullMethodName     = "/fairlead.v1.ServiceAPIService/SetContract"
 	ServiceAPIService_ListEvents_FullMethodName      = "/fairlead.v1.ServiceAPIService/ListEvents"
 	ServiceAPIService_StreamLogs_FullMethodName      = "/fairlead.v1.ServiceAPIService/StreamLogs"
 	ServiceAPIService_UploadArtifact_FullMethodName  = "/fairlead.v1.ServiceAPIService/UploadArtifact"
@@ -74,6 +79,18 @@ type ServiceAPIServiceClient interface {
 	// ExplainService says what each record and each part of the world says of a
 	// service, where they differ, which one wins and why.
 	ExplainService(ctx context.Context, in *ExplainServiceRequest, opts ...grpc.CallOption) (*ExplainServiceResponse, error)
+	// ListInstances says what is believed of each instance, and since when.
+	ListInstances(ctx context.Context, in *ListInstancesRequest, opts ...grpc.CallOption) (*ListInstancesResponse, error)
+	// ExplainInstance says why: what each class of evidence says, the rule that
+	// decided, and what would change it.
+	ExplainInstance(ctx context.Context, in *ExplainInstanceRequest, opts ...grpc.CallOption) (*ExplainInstanceResponse, error)
+	// ListTransitions is the history of verdicts, oldest first.
+	ListTransitions(ctx context.Context, in *ListTransitionsRequest, opts ...grpc.CallOption) (*ListTransitionsResponse, error)
+	// GetContract is the contract in force, and whether it was declared.
+	GetContract(ctx context.Context, in *GetContractRequest, opts ...grpc.CallOption) (*GetContractResponse, error)
+	// SetContract declares a health contract; what is left out is as in the
+	// default. A dangerous one is refused with the reason.
+	SetContract(ctx context.Context, in *SetContractRequest, opts ...grpc.CallOption) (*SetContractResponse, error)
 	ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error)
 	StreamLogs(ctx context.Context, in *StreamLogsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[StreamLogsResponse], error)
 	// UploadArtifact stores a local file; the first message names its digest and size.
@@ -259,6 +276,56 @@ func (c *serviceAPIServiceClient) ExplainService(ctx context.Context, in *Explai
 	return out, nil
 }
 
+func (c *serviceAPIServiceClient) ListInstances(ctx context.Context, in *ListInstancesRequest, opts ...grpc.CallOption) (*ListInstancesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListInstancesResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_ListInstances_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *serviceAPIServiceClient) ExplainInstance(ctx context.Context, in *ExplainInstanceRequest, opts ...grpc.CallOption) (*ExplainInstanceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ExplainInstanceResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_ExplainInstance_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *serviceAPIServiceClient) ListTransitions(ctx context.Context, in *ListTransitionsRequest, opts ...grpc.CallOption) (*ListTransitionsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListTransitionsResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_ListTransitions_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *serviceAPIServiceClient) GetContract(ctx context.Context, in *GetContractRequest, opts ...grpc.CallOption) (*GetContractResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetContractResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_GetContract_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *serviceAPIServiceClient) SetContract(ctx context.Context, in *SetContractRequest, opts ...grpc.CallOption) (*SetContractResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetContractResponse)
+	err := c.cc.Invoke(ctx, ServiceAPIService_SetContract_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *serviceAPIServiceClient) ListEvents(ctx context.Context, in *ListEventsRequest, opts ...grpc.CallOption) (*ListEventsResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListEventsResponse)
@@ -344,6 +411,18 @@ type ServiceAPIServiceServer interface {
 	// ExplainService says what each record and each part of the world says of a
 	// service, where they differ, which one wins and why.
 	ExplainService(context.Context, *ExplainServiceRequest) (*ExplainServiceResponse, error)
+	// ListInstances says what is believed of each instance, and since when.
+	ListInstances(context.Context, *ListInstancesRequest) (*ListInstancesResponse, error)
+	// ExplainInstance says why: what each class of evidence says, the rule that
+	// decided, and what would change it.
+	ExplainInstance(context.Context, *ExplainInstanceRequest) (*ExplainInstanceResponse, error)
+	// ListTransitions is the history of verdicts, oldest first.
+	ListTransitions(context.Context, *ListTransitionsRequest) (*ListTransitionsResponse, error)
+	// GetContract is the contract in force, and whether it was declared.
+	GetContract(context.Context, *GetContractRequest) (*GetContractResponse, error)
+	// SetContract declares a health contract; what is left out is as in the
+	// default. A dangerous one is refused with the reason.
+	SetContract(context.Context, *SetContractRequest) (*SetContractResponse, error)
 	ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error)
 	StreamLogs(*StreamLogsRequest, grpc.ServerStreamingServer[StreamLogsResponse]) error
 	// UploadArtifact stores a local file; the first message names its digest and size.
@@ -407,6 +486,21 @@ func (UnimplementedServiceAPIServiceServer) DeleteRevision(context.Context, *Del
 }
 func (UnimplementedServiceAPIServiceServer) ExplainService(context.Context, *ExplainServiceRequest) (*ExplainServiceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ExplainService not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) ListInstances(context.Context, *ListInstancesRequest) (*ListInstancesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListInstances not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) ExplainInstance(context.Context, *ExplainInstanceRequest) (*ExplainInstanceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ExplainInstance not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) ListTransitions(context.Context, *ListTransitionsRequest) (*ListTransitionsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListTransitions not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) GetContract(context.Context, *GetContractRequest) (*GetContractResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetContract not implemented")
+}
+func (UnimplementedServiceAPIServiceServer) SetContract(context.Context, *SetContractRequest) (*SetContractResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetContract not implemented")
 }
 func (UnimplementedServiceAPIServiceServer) ListEvents(context.Context, *ListEventsRequest) (*ListEventsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListEvents not implemented")
@@ -722,6 +816,96 @@ func _ServiceAPIService_ExplainService_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _ServiceAPIService_ListInstances_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListInstancesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).ListInstances(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_ListInstances_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).ListInstances(ctx, req.(*ListInstancesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ServiceAPIService_ExplainInstance_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ExplainInstanceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).ExplainInstance(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_ExplainInstance_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).ExplainInstance(ctx, req.(*ExplainInstanceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ServiceAPIService_ListTransitions_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListTransitionsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).ListTransitions(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_ListTransitions_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).ListTransitions(ctx, req.(*ListTransitionsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ServiceAPIService_GetContract_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetContractRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).GetContract(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_GetContract_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).GetContract(ctx, req.(*GetContractRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _ServiceAPIService_SetContract_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetContractRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(ServiceAPIServiceServer).SetContract(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: ServiceAPIService_SetContract_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(ServiceAPIServiceServer).SetContract(ctx, req.(*SetContractRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _ServiceAPIService_ListEvents_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListEventsRequest)
 	if err := dec(in); err != nil {
@@ -842,6 +1026,26 @@ var ServiceAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ExplainService",
 			Handler:    _ServiceAPIService_ExplainService_Handler,
+		},
+		{
+			MethodName: "ListInstances",
+			Handler:    _ServiceAPIService_ListInstances_Handler,
+		},
+		{
+			MethodName: "ExplainInstance",
+			Handler:    _ServiceAPIService_ExplainInstance_Handler,
+		},
+		{
+			MethodName: "ListTransitions",
+			Handler:    _ServiceAPIService_ListTransitions_Handler,
+		},
+		{
+			MethodName: "GetContract",
+			Handler:    _ServiceAPIService_GetContract_Handler,
+		},
+		{
+			MethodName: "SetContract",
+			Handler:    _ServiceAPIService_SetContract_Handler,
 		},
 		{
 			MethodName: "ListEvents",

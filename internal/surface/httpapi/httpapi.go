@@ -72,6 +72,8 @@ type Config struct {
 	Logs      Logs
 	Leader    Leader
 	Authority Authority
+	// Discovery tells what is believed of instances; nil is nothing.
+	Discovery Discovery
 	// NewID gives identities that are never given twice: instant plus random.
 	NewID func() string
 	// Rand is where the secrets of tokens come from.

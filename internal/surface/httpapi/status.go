@@ -106,10 +106,11 @@ func (a *API) routes(ctx context.Context, name string) (*fairleadv1.RoutesStatus
 // instances of a service on every host, ordered by slot.
 func (a *API) instances(name string) []*fairleadv1.InstanceStatus {
 	var out []*fairleadv1.InstanceStatus
+	verdicts := a.eligibility(name)
 	for _, h := range a.Hosts.States() {
 		for _, i := range h.Instances {
 			if i.Service == name {
-				out = append(out, instanceTo(h, i))
+				out = append(out, instanceTo(h, i, verdicts[i.ID]))
 			}
 		}
 	}
@@ -119,13 +120,12 @@ func (a *API) instances(name string) []*fairleadv1.InstanceStatus {
 	return out
 }
 
-func instanceTo(h service.HostState, i service.Instance) *fairleadv1.InstanceStatus {
+func instanceTo(h service.HostState, i service.Instance, verdict string) *fairleadv1.InstanceStatus {
 	return &fairleadv1.InstanceStatus{
 		Id: i.ID, Slot: i.Slot, Revision: i.Revision, State: string(i.State),
 		Pid: int32(i.Pid), Restarts: int32(i.Restarts),
 		Host: cmp.Or(i.Host, h.Name), Zone: cmp.Or(i.Zone, h.Zone),
-		// No evidence is gathered yet.
-		Eligibility: "unknown",
+		Eligibility: cmp.Or(verdict, "unknown"),
 		Address:     i.Address, Detail: i.Detail, ExitStatus: i.ExitStatus,
 	}
 }

@@ -83,6 +83,21 @@ const (
 	// ServiceAPIServiceExplainServiceProcedure is the fully-qualified name of the ServiceAPIService's
 	// ExplainService RPC.
 	ServiceAPIServiceExplainServiceProcedure = "/fairlead.v1.ServiceAPIService/ExplainService"
+	// ServiceAPIServiceListInstancesProcedure is the fully-qualified name of the ServiceAPIService's
+	// ListInstances RPC.
+	ServiceAPIServiceListInstancesProcedure = "/fairlead.v1.ServiceAPIService/ListInstances"
+	// ServiceAPIServiceExplainInstanceProcedure is the fully-qualified name of the ServiceAPIService's
+	// ExplainInstance RPC.
+	ServiceAPIServiceExplainInstanceProcedure = "/fairlead.v1.ServiceAPIService/ExplainInstance"
+	// ServiceAPIServiceListTransitionsProcedure is the fully-qualified name of the ServiceAPIService's
+	// ListTransitions RPC.
+	ServiceAPIServiceListTransitionsProcedure = "/fairlead.v1.ServiceAPIService/ListTransitions"
+	// ServiceAPIServiceGetContractProcedure is the fully-qualified name of the ServiceAPIService's
+	// GetContract RPC.
+	ServiceAPIServiceGetContractProcedure = "/fairlead.v1.ServiceAPIService/GetContract"
+	// ServiceAPIServiceSetContractProcedure is the fully-qualified name of the ServiceAPIService's
+	// SetContract RPC.
+	ServiceAPIServiceSetContractProcedure = "/fairlead.v1.ServiceAPIService/SetContract"
 	// ServiceAPIServiceListEventsProcedure is the fully-qualified name of the ServiceAPIService's
 	// ListEvents RPC.
 	ServiceAPIServiceListEventsProcedure = "/fairlead.v1.ServiceAPIService/ListEvents"
@@ -143,6 +158,18 @@ type ServiceAPIServiceClient interface {
 	// ExplainService says what each record and each part of the world says of a
 	// service, where they differ, which one wins and why.
 	ExplainService(context.Context, *connect.Request[v1.ExplainServiceRequest]) (*connect.Response[v1.ExplainServiceResponse], error)
+	// ListInstances says what is believed of each instance, and since when.
+	ListInstances(context.Context, *connect.Request[v1.ListInstancesRequest]) (*connect.Response[v1.ListInstancesResponse], error)
+	// ExplainInstance says why: what each class of evidence says, the rule that
+	// decided, and what would change it.
+	ExplainInstance(context.Context, *connect.Request[v1.ExplainInstanceRequest]) (*connect.Response[v1.ExplainInstanceResponse], error)
+	// ListTransitions is the history of verdicts, oldest first.
+	ListTransitions(context.Context, *connect.Request[v1.ListTransitionsRequest]) (*connect.Response[v1.ListTransitionsResponse], error)
+	// GetContract is the contract in force, and whether it was declared.
+	GetContract(context.Context, *connect.Request[v1.GetContractRequest]) (*connect.Response[v1.GetContractResponse], error)
+	// SetContract declares a health contract; what is left out is as in the
+	// default. A dangerous one is refused with the reason.
+	SetContract(context.Context, *connect.Request[v1.SetContractRequest]) (*connect.Response[v1.SetContractResponse], error)
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 	StreamLogs(context.Context, *connect.Request[v1.StreamLogsRequest]) (*connect.ServerStreamForClient[v1.StreamLogsResponse], error)
 	// UploadArtifact stores a local file; the first message names its digest and size.
@@ -258,6 +285,36 @@ func NewServiceAPIServiceClient(httpClient connect.HTTPClient, baseURL string, o
 			connect.WithSchema(serviceAPIServiceMethods.ByName("ExplainService")),
 			connect.WithClientOptions(opts...),
 		),
+		listInstances: connect.NewClient[v1.ListInstancesRequest, v1.ListInstancesResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceListInstancesProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("ListInstances")),
+			connect.WithClientOptions(opts...),
+		),
+		explainInstance: connect.NewClient[v1.ExplainInstanceRequest, v1.ExplainInstanceResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceExplainInstanceProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("ExplainInstance")),
+			connect.WithClientOptions(opts...),
+		),
+		listTransitions: connect.NewClient[v1.ListTransitionsRequest, v1.ListTransitionsResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceListTransitionsProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("ListTransitions")),
+			connect.WithClientOptions(opts...),
+		),
+		getContract: connect.NewClient[v1.GetContractRequest, v1.GetContractResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceGetContractProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("GetContract")),
+			connect.WithClientOptions(opts...),
+		),
+		setContract: connect.NewClient[v1.SetContractRequest, v1.SetContractResponse](
+			httpClient,
+			baseURL+ServiceAPIServiceSetContractProcedure,
+			connect.WithSchema(serviceAPIServiceMethods.ByName("SetContract")),
+			connect.WithClientOptions(opts...),
+		),
 		listEvents: connect.NewClient[v1.ListEventsRequest, v1.ListEventsResponse](
 			httpClient,
 			baseURL+ServiceAPIServiceListEventsProcedure,
@@ -303,6 +360,11 @@ type serviceAPIServiceClient struct {
 	resumeService   *connect.Client[v1.ResumeServiceRequest, v1.ResumeServiceResponse]
 	deleteRevision  *connect.Client[v1.DeleteRevisionRequest, v1.DeleteRevisionResponse]
 	explainService  *connect.Client[v1.ExplainServiceRequest, v1.ExplainServiceResponse]
+	listInstances   *connect.Client[v1.ListInstancesRequest, v1.ListInstancesResponse]
+	explainInstance *connect.Client[v1.ExplainInstanceRequest, v1.ExplainInstanceResponse]
+	listTransitions *connect.Client[v1.ListTransitionsRequest, v1.ListTransitionsResponse]
+	getContract     *connect.Client[v1.GetContractRequest, v1.GetContractResponse]
+	setContract     *connect.Client[v1.SetContractRequest, v1.SetContractResponse]
 	listEvents      *connect.Client[v1.ListEventsRequest, v1.ListEventsResponse]
 	streamLogs      *connect.Client[v1.StreamLogsRequest, v1.StreamLogsResponse]
 	uploadArtifact  *connect.Client[v1.UploadArtifactRequest, v1.UploadArtifactResponse]
@@ -389,6 +451,31 @@ func (c *serviceAPIServiceClient) ExplainService(ctx context.Context, req *conne
 	return c.explainService.CallUnary(ctx, req)
 }
 
+// ListInstances calls fairlead.v1.ServiceAPIService.ListInstances.
+func (c *serviceAPIServiceClient) ListInstances(ctx context.Context, req *connect.Request[v1.ListInstancesRequest]) (*connect.Response[v1.ListInstancesResponse], error) {
+	return c.listInstances.CallUnary(ctx, req)
+}
+
+// ExplainInstance calls fairlead.v1.ServiceAPIService.ExplainInstance.
+func (c *serviceAPIServiceClient) ExplainInstance(ctx context.Context, req *connect.Request[v1.ExplainInstanceRequest]) (*connect.Response[v1.ExplainInstanceResponse], error) {
+	return c.explainInstance.CallUnary(ctx, req)
+}
+
+// ListTransitions calls fairlead.v1.ServiceAPIService.ListTransitions.
+func (c *serviceAPIServiceClient) ListTransitions(ctx context.Context, req *connect.Request[v1.ListTransitionsRequest]) (*connect.Response[v1.ListTransitionsResponse], error) {
+	return c.listTransitions.CallUnary(ctx, req)
+}
+
+// GetContract calls fairlead.v1.ServiceAPIService.GetContract.
+func (c *serviceAPIServiceClient) GetContract(ctx context.Context, req *connect.Request[v1.GetContractRequest]) (*connect.Response[v1.GetContractResponse], error) {
+	return c.getContract.CallUnary(ctx, req)
+}
+
+// SetContract calls fairlead.v1.ServiceAPIService.SetContract.
+func (c *serviceAPIServiceClient) SetContract(ctx context.Context, req *connect.Request[v1.SetContractRequest]) (*connect.Response[v1.SetContractResponse], error) {
+	return c.setContract.CallUnary(ctx, req)
+}
+
 // ListEvents calls fairlead.v1.ServiceAPIService.ListEvents.
 func (c *serviceAPIServiceClient) ListEvents(ctx context.Context, req *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {
 	return c.listEvents.CallUnary(ctx, req)
@@ -438,6 +525,18 @@ type ServiceAPIServiceHandler interface {
 	// ExplainService says what each record and each part of the world says of a
 	// service, where they differ, which one wins and why.
 	ExplainService(context.Context, *connect.Request[v1.ExplainServiceRequest]) (*connect.Response[v1.ExplainServiceResponse], error)
+	// ListInstances says what is believed of each instance, and since when.
+	ListInstances(context.Context, *connect.Request[v1.ListInstancesRequest]) (*connect.Response[v1.ListInstancesResponse], error)
+	// ExplainInstance says why: what each class of evidence says, the rule that
+	// decided, and what would change it.
+	ExplainInstance(context.Context, *connect.Request[v1.ExplainInstanceRequest]) (*connect.Response[v1.ExplainInstanceResponse], error)
+	// ListTransitions is the history of verdicts, oldest first.
+	ListTransitions(context.Context, *connect.Request[v1.ListTransitionsRequest]) (*connect.Response[v1.ListTransitionsResponse], error)
+	// GetContract is the contract in force, and whether it was declared.
+	GetContract(context.Context, *connect.Request[v1.GetContractRequest]) (*connect.Response[v1.GetContractResponse], error)
+	// SetContract declares a health contract; what is left out is as in the
+	// default. A dangerous one is refused with the reason.
+	SetContract(context.Context, *connect.Request[v1.SetContractRequest]) (*connect.Response[v1.SetContractResponse], error)
 	ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error)
 	StreamLogs(context.Context, *connect.Request[v1.StreamLogsRequest], *connect.ServerStream[v1.StreamLogsResponse]) error
 	// UploadArtifact stores a local file; the first message names its digest and size.
@@ -549,6 +648,36 @@ func NewServiceAPIServiceHandler(svc ServiceAPIServiceHandler, opts ...connect.H
 		connect.WithSchema(serviceAPIServiceMethods.ByName("ExplainService")),
 		connect.WithHandlerOptions(opts...),
 	)
+	serviceAPIServiceListInstancesHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceListInstancesProcedure,
+		svc.ListInstances,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("ListInstances")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceAPIServiceExplainInstanceHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceExplainInstanceProcedure,
+		svc.ExplainInstance,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("ExplainInstance")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceAPIServiceListTransitionsHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceListTransitionsProcedure,
+		svc.ListTransitions,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("ListTransitions")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceAPIServiceGetContractHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceGetContractProcedure,
+		svc.GetContract,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("GetContract")),
+		connect.WithHandlerOptions(opts...),
+	)
+	serviceAPIServiceSetContractHandler := connect.NewUnaryHandler(
+		ServiceAPIServiceSetContractProcedure,
+		svc.SetContract,
+		connect.WithSchema(serviceAPIServiceMethods.ByName("SetContract")),
+		connect.WithHandlerOptions(opts...),
+	)
 	serviceAPIServiceListEventsHandler := connect.NewUnaryHandler(
 		ServiceAPIServiceListEventsProcedure,
 		svc.ListEvents,
@@ -607,6 +736,16 @@ func NewServiceAPIServiceHandler(svc ServiceAPIServiceHandler, opts ...connect.H
 			serviceAPIServiceDeleteRevisionHandler.ServeHTTP(w, r)
 		case ServiceAPIServiceExplainServiceProcedure:
 			serviceAPIServiceExplainServiceHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceListInstancesProcedure:
+			serviceAPIServiceListInstancesHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceExplainInstanceProcedure:
+			serviceAPIServiceExplainInstanceHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceListTransitionsProcedure:
+			serviceAPIServiceListTransitionsHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceGetContractProcedure:
+			serviceAPIServiceGetContractHandler.ServeHTTP(w, r)
+		case ServiceAPIServiceSetContractProcedure:
+			serviceAPIServiceSetContractHandler.ServeHTTP(w, r)
 		case ServiceAPIServiceListEventsProcedure:
 			serviceAPIServiceListEventsHandler.ServeHTTP(w, r)
 		case ServiceAPIServiceStreamLogsProcedure:
@@ -686,6 +825,26 @@ func (UnimplementedServiceAPIServiceHandler) DeleteRevision(context.Context, *co
 
 func (UnimplementedServiceAPIServiceHandler) ExplainService(context.Context, *connect.Request[v1.ExplainServiceRequest]) (*connect.Response[v1.ExplainServiceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.ExplainService is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) ListInstances(context.Context, *connect.Request[v1.ListInstancesRequest]) (*connect.Response[v1.ListInstancesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.ListInstances is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) ExplainInstance(context.Context, *connect.Request[v1.ExplainInstanceRequest]) (*connect.Response[v1.ExplainInstanceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.ExplainInstance is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) ListTransitions(context.Context, *connect.Request[v1.ListTransitionsRequest]) (*connect.Response[v1.ListTransitionsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.ListTransitions is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) GetContract(context.Context, *connect.Request[v1.GetContractRequest]) (*connect.Response[v1.GetContractResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.GetContract is not implemented"))
+}
+
+func (UnimplementedServiceAPIServiceHandler) SetContract(context.Context, *connect.Request[v1.SetContractRequest]) (*connect.Response[v1.SetContractResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ServiceAPIService.SetContract is not implemented"))
 }
 
 func (UnimplementedServiceAPIServiceHandler) ListEvents(context.Context, *connect.Request[v1.ListEventsRequest]) (*connect.Response[v1.ListEventsResponse], error) {

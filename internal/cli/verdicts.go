@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+	"sigs.k8s.io/yaml"
+
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/fault"
+)
+
+type instancesCmd struct {
+	Name string `arg:"" help:"Name of the service."`
+}
+
+func (cmd *instancesCmd) Run(c *call) error {
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	resp, err := cl.ListInstances(c.ctx, connect.NewRequest(&fairleadv1.ListInstancesRequest{Service: cmd.Name}))
+	if err != nil {
+		return remote(err)
+	}
+	if !c.out.table() {
+		return c.out.message(resp.Msg)
+	}
+	plainFields(resp.Msg)
+	if !resp.Msg.GetObserving() {
+		c.out.line("nothing is known yet: control has only just begun to observe")
+		return nil
+	}
+	var rows [][]string
+	for _, i := range resp.Msg.GetInstances() {
+		rows = append(rows, []string{i.GetId(), i.GetSlot(), i.GetVerdict(), share(i.GetWeight()), i.GetZone(), clock(i.GetSince()), i.GetRule()})
+	}
+	c.out.rows("INSTANCE SLOT STATE WEIGHT ZONE SINCE RULE", rows)
+	return nil
+}
+
+// share is a number between 0 and 1 as people read it.
+func share(x float64) string { return fmt.Sprintf("%.3g%%", 100*x) }
+
+// explainInstance says why an instance's verdict is what it is.
+func (c *call) explainInstance(cl *client, service, instance string) error {
+	resp, err := cl.ExplainInstance(c.ctx, connect.NewRequest(&fairleadv1.ExplainInstanceRequest{Service: service, Instance: instance}))
+	if err != nil {
+		return remote(err)
+	}
+	if !c.out.table() {
+		return c.out.message(resp.Msg)
+	}
+	plainFields(resp.Msg)
+	m, i := resp.Msg, resp.Msg.GetInstance()
+	c.out.line("%s/%s: %s, weight %s, since %s", m.GetService(), i.GetId(), c.out.paint(bold, i.GetVerdict()), share(i.GetWeight()), clock(i.GetSince()))
+	c.out.line("rule      %s: %s", i.GetRule(), m.GetWhy())
+	for _, e := range m.GetEvidence() {
+		c.out.line("evidence  %s", e)
+	}
+	c.out.line("changes   by: %s", m.GetNext())
+	return nil
+}
+
+type historyCmd struct {
+	Name     string `arg:"" help:"Name of the service."`
+	Instance string `name:"instance" placeholder:"ID" help:"Of this instance only."`
+	Limit    int    `name:"limit" placeholder:"N" default:"100" help:"How many of the newest. Default: ${default}."`
+}
+
+func (cmd *historyCmd) Run(c *call) error {
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	req := &fairleadv1.ListTransitionsRequest{Service: cmd.Name, Instance: cmd.Instance, Limit: int32(cmd.Limit)}
+	resp, err := cl.ListTransitions(c.ctx, connect.NewRequest(req))
+	if err != nil {
+		return remote(err)
+	}
+	if !c.out.table() {
+		return c.out.message(resp.Msg)
+	}
+	plainFields(resp.Msg)
+	var rows [][]string
+	for _, t := range resp.Msg.GetTransitions() {
+		rows = append(rows, []string{clock(t.GetAt()), t.GetInstance(), t.GetFrom(), t.GetTo(), t.GetRule(), t.GetWhy()})
+	}
+	c.out.rows("AT INSTANCE FROM TO RULE WHY", rows)
+	return nil
+}
+
+type contractCmd struct {
+	Get contractGetCmd `cmd:"" help:"Show the health contract in force."`
+	Set contractSetCmd `cmd:"" help:"Declare a health contract; a dangerous one is refused with the reason."`
+}
+
+type contractGetCmd struct {
+	Name string `arg:"" help:"Name of the service."`
+}
+
+func (cmd *contractGetCmd) Run(c *call) error {
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	resp, err := cl.GetContract(c.ctx, connect.NewRequest(&fairleadv1.GetContractRequest{Service: cmd.Name}))
+	if err != nil {
+		return remote(err)
+	}
+	if !c.out.table() {
+		return c.out.message(resp.Msg)
+	}
+	plainFields(resp.Msg)
+	return c.out.contract(resp.Msg.GetContract(), resp.Msg.GetDeclared())
+}
+
+// contract is shown as the file that `contract set` reads.
+func (p *printer) contract(m *fairleadv1.HealthContract, declared bool) error {
+	p.line("%s", p.paint(faint, map[bool]string{true: "# declared", false: "# the default: none is declared"}[declared]))
+	raw, err := protojson.Marshal(m)
+	if err == nil {
+		raw, err = yaml.JSONToYAML(raw)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot encode the answer: %w", err)
+	}
+	_, err = p.Write(raw)
+	return err
+}
+
+type contractSetCmd struct {
+	Name string `arg:"" help:"Name of the service."`
+	File string `short:"f" name:"file" required:"" placeholder:"FILE|-" help:"File of the contract, or - for standard input. What it leaves out is as in the default."`
+}
+
+func (cmd *contractSetCmd) Run(c *call) error {
+	m, err := c.readContract(cmd.File)
+	if err != nil {
+		return err
+	}
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	resp, err := cl.SetContract(c.ctx, connect.NewRequest(&fairleadv1.SetContractRequest{Service: cmd.Name, Contract: m}))
+	if err != nil {
+		return remote(err)
+	}
+	if !c.out.table() {
+		return c.out.message(resp.Msg)
+	}
+	plainFields(resp.Msg)
+	return c.out.contract(resp.Msg.GetContract(), true)
+}
+
+func (c *call) readContract(file string) (*fairleadv1.HealthContract, error) {
+	text, _, err := documentFlag{file}.text(c)
+	if err != nil {
+		return nil, err
+	}
+	const hint = "docs/reference/health-contract.md lists the fields that there are"
+	raw, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, fault.New(fault.Invalid, hint, "it is not YAML that can be read: %w", err)
+	}
+	m := &fairleadv1.HealthContract{}
+	if err := protojson.Unmarshal(raw, m); err != nil {
+		return nil, fault.New(fault.Invalid, hint, "it is no health contract: %w", err)
+	}
+	return m, nil
+}

@@ -1,0 +1,175 @@
+// Package discovery runs the discovery plane while its control leads: once a
+// second it takes in what hosts and callers say of every instance, folds it
+// into verdicts, records each change of one, and makes the views. Read [Plane]
+// first, then second.go.
+//
+// It observes only: neither deployments nor gateways act on its verdicts yet.
+// It has no sockets: what comes in is handed to it, and what it computes is
+// asked of it.
+package discovery
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/fairlead-platform/fairlead/internal/bucket"
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+	"github.com/fairlead-platform/fairlead/internal/evaluate"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Hosts tells what runs, by the word of those who run it.
+type Hosts interface {
+	// States is every host since the leader started, with its instances.
+	States() []service.HostState
+	// Changed is closed at the next change of States.
+	Changed() <-chan struct{}
+}
+
+// Lead is a term of leading. Its methods may be called by several at once.
+type Lead interface {
+	Epoch() view.Epoch
+	// Commit writes in one, bound to the epoch. Without writes it asks whether
+	// this control leads still.
+	Commit(ctx context.Context, writes []store.Write) error
+	// Routes that are published, and the sequence of the last change of any.
+	Routes() ([]view.Route, uint64)
+	// Sequence of the store that has been seen.
+	Sequence() uint64
+	// Knows says whether any record of the service is left.
+	Knows(service string) bool
+	// Retired says that a person ended the host's membership.
+	Retired(host string) bool
+}
+
+// Config of a Plane. Store, Bucket and Hosts are required.
+type Config struct {
+	Store  store.Store
+	Bucket bucket.Bucket
+	Hosts  Hosts
+	// Now numbers the first tick of an installation, and dates what people
+	// read; nil means time.Now. Nothing else is decided by it.
+	Now func() time.Time
+	// Logger; nil discards.
+	Logger *slog.Logger
+	// Metrics registry; nil registers nowhere.
+	Metrics *prometheus.Registry
+}
+
+// Plane is the discovery plane of one control. It holds something only while
+// that leads. Its methods may be called by several at once.
+type Plane struct {
+	cfg Config
+	log *slog.Logger
+
+	mu   sync.Mutex
+	term *term // nil while another leads, and until it is rebuilt
+}
+
+// New makes a Plane that does nothing until it is run.
+func New(cfg Config) *Plane {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	p := &Plane{cfg: cfg, log: cfg.Logger}
+	if cfg.Metrics != nil {
+		cfg.Metrics.MustRegister(newCollector(p))
+	}
+	return p
+}
+
+// DefaultContract is the contract of a service that declares none: the
+// platform's, with the signals that are gathered of a host's instances.
+func DefaultContract() eligibility.Contract {
+	c := eligibility.Default()
+	c.Profile = eligibility.Profile{Self: true, Outcomes: true}
+	return c
+}
+
+// Run observes for one term of leading, until ctx ends.
+func (p *Plane) Run(ctx context.Context, l Lead) {
+	t := p.begin(ctx, l)
+	if t == nil {
+		return // ended before it began
+	}
+	p.set(t)
+	defer p.set(nil)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { t.records.run(ctx) })
+	beside.Go(func() { t.keep(ctx) })
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select { // the end of the term, or of a second
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			t.second(ctx)
+		}
+	}
+}
+
+func (p *Plane) set(t *term) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.term = t
+}
+
+func (p *Plane) current() *term {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.term
+}
+
+// Standing is one instance as a person asks for it.
+type Standing struct {
+	evaluate.Standing
+	// At is when its verdict or rule changed last; zero where it never did.
+	At time.Time
+	// Served is its weight in the view, in thousandths; 0 where it is not in it.
+	Served int
+}
+
+// Standings are a service's instances, by identity. False says that nothing is
+// known: this control does not lead, or has only just begun to.
+func (p *Plane) Standings(name string) ([]Standing, bool) {
+	t := p.current()
+	if t == nil {
+		return nil, false
+	}
+	t.mu.Lock()
+	all, published := t.eval.Standings(name), t.eval.View(name)
+	t.mu.Unlock()
+	out := make([]Standing, len(all))
+	for i, s := range all {
+		out[i] = Standing{Standing: s, At: t.records.at(name, s.ID)}
+		if published == nil {
+			continue
+		}
+		if e, in := published.Endpoint(s.ID); in {
+			out[i].Served = e.Weight
+		}
+	}
+	return out, true
+}
+
+// View is what is published of a service; nil is nothing yet.
+func (p *Plane) View(name string) *view.Service {
+	t := p.current()
+	if t == nil {
+		return nil
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.eval.View(name)
+}

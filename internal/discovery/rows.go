@@ -1,0 +1,147 @@
+package discovery
+
+import (
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+	"github.com/fairlead-platform/fairlead/internal/evidence"
+	"github.com/fairlead-platform/fairlead/internal/registry"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+const (
+	// relistEvery is after how many ticks an answer that did not change counts
+	// as another one.
+	relistEvery = 10
+	// fresh is how old a host's last word may be and still be its word now: it
+	// beats each second.
+	fresh = 3 * time.Second
+	// linger is for how many ticks an instance that is gone is shown.
+	linger = 2
+)
+
+// hosts takes in what the hosts say: which instances there are, and how each
+// is by their word.
+func (t *term) hosts() {
+	now := t.eval.Now() + 1
+	list := now-t.synced >= relistEvery
+	select { // whether something changed; a closed channel is replaced
+	case <-t.changed:
+		list = true
+	default:
+		list = list || t.changed == nil
+	}
+	if list {
+		t.changed, t.synced = t.p.cfg.Hosts.Changed(), now
+	}
+	listed := map[string]bool{} // :: instance → its host names it
+	for _, h := range t.p.cfg.Hosts.States() {
+		if h.Reported && list {
+			t.sync(h)
+		}
+		for _, i := range h.Instances {
+			listed[i.ID] = true
+			if h.Connected && h.Reported && h.Silent <= fresh {
+				t.self(i)
+			}
+		}
+	}
+	t.forgetEnded(listed, now)
+}
+
+// sync takes one host's listing.
+func (t *term) sync(h service.HostState) {
+	l := registry.Listing{Source: registry.Host, Host: h.Name}
+	for _, i := range h.Instances {
+		if _, known := t.reg.Get(i.ID); !known && i.State == service.InstanceExited {
+			continue // it ended before it was ever seen
+		}
+		l.Rows = append(l.Rows, t.row(h, i))
+	}
+	s := t.reg.Sync(l, func(x registry.Instance) bool { return x.Terminating })
+	for _, x := range append(s.Changed, s.Gone...) {
+		t.enter(x)
+	}
+	for _, x := range s.Held {
+		t.log.Warn("a host lists far fewer instances than before: held until something else confirms it", "host", h.Name, "service", x.Service, "instance", x.ID)
+	}
+}
+
+func (t *term) row(h service.HostState, i service.Instance) registry.Instance {
+	return registry.Instance{
+		ID: i.ID, Handle: t.handles[i.ID], Service: i.Service, Revision: i.Revision, Slot: i.Slot,
+		Host: h.Name, Zone: h.Zone, Address: i.Address, Source: registry.Host,
+		Listening:   i.State == service.InstanceLive,
+		Terminating: i.State == service.InstanceDraining,
+		Gone:        i.State == service.InstanceExited,
+	}
+}
+
+// enter has the evaluator and the ingest know a row.
+func (t *term) enter(x registry.Instance) {
+	if !t.known[x.Service] {
+		t.contract(x.Service)
+	}
+	t.handles[x.ID] = x.Handle
+	t.eval.Enter(x, nil)
+	t.know(x)
+}
+
+func (t *term) know(x registry.Instance) {
+	t.ingest.Know(evidence.Instance{Handle: x.Handle, ID: x.ID, Service: x.Service, Profile: t.inForce(x.Service).Profile})
+}
+
+func (t *term) knowAll(name string) {
+	for _, x := range t.reg.Of(name) {
+		t.know(x)
+	}
+}
+
+// self is what a workload says of itself, through its host: that it listens
+// and its ready path answers, or that it drains.
+func (t *term) self(i service.Instance) {
+	x, known := t.reg.Get(i.ID)
+	if !known || x.Gone || i.State == service.InstanceExited {
+		return
+	}
+	t.ingest.Self(x.Handle, x.Handle, eligibility.Self{
+		Ready:    i.State != service.InstanceStarting,
+		Draining: i.State == service.InstanceDraining,
+	})
+}
+
+// forgetEnded drops instances that are gone once no host speaks of them, and
+// those of hosts that a person retired.
+func (t *term) forgetEnded(listed map[string]bool, now int64) {
+	for _, name := range t.reg.Services() {
+		for _, x := range t.reg.Of(name) {
+			if !x.Gone && !listed[x.ID] && t.lead.Retired(x.Host) {
+				x.Gone = true
+				t.reg.Put(x)
+				t.enter(x)
+			}
+			if !x.Gone || listed[x.ID] {
+				delete(t.ended, x.ID)
+				continue
+			}
+			switch since, is := t.ended[x.ID]; {
+			case !is:
+				t.ended[x.ID] = now
+			case now-since >= linger:
+				t.reg.Remove(x.ID)
+				t.eval.Leave(x.Handle)
+				t.ingest.Forget(x.Handle)
+				delete(t.ended, x.ID)
+				delete(t.handles, x.ID)
+			}
+		}
+	}
+}
+
+// living says whether the instance is known.
+func (t *term) living(instance string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	_, known := t.reg.Get(instance)
+	return known
+}

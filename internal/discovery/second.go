@@ -1,0 +1,172 @@
+package discovery
+
+import (
+	"context"
+
+	"github.com/fairlead-platform/fairlead/internal/evidence"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
+)
+
+const (
+	collectEvery = 60  // ticks
+	trimEvery    = 600 // ticks
+	keptFor      = 7 * 24 * 3600
+	keptBytes    = 1 << 30
+)
+
+// second is one turn of the plane.
+func (t *term) second(ctx context.Context) {
+	// 1. What people declared, and what is published.
+	t.readContracts(ctx)
+	t.mu.Lock()
+	t.routes()
+	// 2. What is there, and what is said of it; then the second is over.
+	t.hosts()
+	tick := t.ingest.Seal()
+	t.sealed++
+	full := t.keeper.Add(tick, t.named)
+	// 3. The verdicts.
+	t.endGrace()
+	transitions := t.fold(tick)
+	t.mu.Unlock()
+	if full {
+		select {
+		case t.flush <- struct{}{}:
+		default:
+		}
+	}
+	// 4. On disk before it is published, unless the store takes too long.
+	t.records.put(ctx, transitions)
+	t.publish()
+	if tick.Number%collectEvery == 0 {
+		t.collect(ctx)
+	}
+}
+
+// routes tells the evaluator what is published.
+func (t *term) routes() {
+	e := t.lead.Epoch()
+	t.eval.Version.Epoch, t.eval.Epoch = e.Number, e
+	all, at := t.lead.Routes()
+	if at == t.routesAt {
+		return
+	}
+	t.routesAt = at
+	routed := map[string]bool{} // :: service → has a route
+	for _, r := range all {
+		if routed[r.Service] = true; !t.known[r.Service] {
+			t.contract(r.Service)
+		}
+		t.eval.SetRoute(r)
+	}
+	for name := range t.known {
+		if !routed[name] && len(t.reg.Of(name)) == 0 {
+			t.eval.Forget(name)
+			delete(t.known, name)
+			delete(t.lost, name)
+		}
+	}
+}
+
+func (t *term) fold(tick evidence.Tick) (out []Record) {
+	at := t.p.cfg.Now().UTC()
+	for _, x := range t.eval.Fold(tick) {
+		row, known := t.reg.Get(x.Instance)
+		if !known {
+			continue
+		}
+		if x.Ready && !row.EverReady {
+			row.EverReady = true
+			t.reg.Put(row)
+		}
+		t.log.Info("verdict", "service", x.Service, "instance", x.Instance, "from", x.From, "to", x.To, "rule", x.Rule, "why", x.Account.Why)
+		out = append(out, recordOf(x, row, at))
+	}
+	return out
+}
+
+// publish makes the views of what changed. Nobody follows them yet.
+func (t *term) publish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, name := range t.eval.Touched() {
+		p := t.eval.Publish(name, true)
+		for _, m := range p.Tripped {
+			t.log.Error("alarm: too few instances are in rotation by their verdicts; the guard would serve by all", "service", name, "zone", m.Zone, "in", m.In, "of", m.Counted)
+		}
+		if p.Lost && !t.lost[name] {
+			t.log.Error("alarm: no instance is in rotation by its verdict", "service", name)
+		}
+		t.lost[name] = p.Lost
+	}
+}
+
+func (t *term) named(handle uint32) (evidence.Named, bool) {
+	x, ok := t.reg.ByHandle(handle)
+	return evidence.Named{Handle: x.Handle, ID: x.ID, Service: x.Service}, ok
+}
+
+// collect erases what services left behind that are no more.
+func (t *term) collect(ctx context.Context) {
+	t.mu.Lock()
+	names := t.records.services()
+	for name := range t.contracts {
+		names = append(names, name)
+	}
+	unknown := map[string]bool{} // :: service → nothing knows it
+	for _, name := range names {
+		unknown[name] = !t.lead.Knows(name) && len(t.reg.Of(name)) == 0
+	}
+	before := t.strangers
+	t.strangers = unknown
+	t.mu.Unlock()
+	for name := range unknown {
+		if !unknown[name] || !before[name] { // twice, so that one that is being made is spared
+			continue
+		}
+		err := t.records.drop(ctx, name)
+		if err == nil {
+			err = t.lead.Commit(ctx, []store.Write{erase(store.Key{Kind: service.KindContract, Name: name})})
+		}
+		if err != nil {
+			t.log.Warn("cannot erase what a service left behind", "service", name, "error", err)
+		}
+	}
+}
+
+// keep writes segments and trims old ones, beside the seconds: a bucket that is
+// slow delays none.
+func (t *term) keep(ctx context.Context) {
+	for written := 0; ; written++ {
+		select { // the end of the term, or a full segment
+		case <-ctx.Done():
+			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastCommit)
+			defer cancel()
+			t.write(last)
+			return
+		case <-t.flush:
+		}
+		t.write(ctx)
+		if written%(trimEvery/evidence.FlushEvery) == 0 {
+			t.mu.Lock()
+			now := t.eval.Now()
+			t.mu.Unlock()
+			if err := t.keeper.Trim(ctx, now-keptFor, keptBytes); err != nil && ctx.Err() == nil {
+				t.log.Warn("cannot trim kept evidence", "error", err)
+			}
+		}
+	}
+}
+
+// write writes a segment, if this control leads still: another's is not to be
+// written over.
+func (t *term) write(ctx context.Context) {
+	err := t.lead.Commit(ctx, nil)
+	if err == nil {
+		err = t.keeper.Flush(ctx)
+	}
+	if err != nil {
+		t.log.Warn("evidence is not kept yet", "error", err)
+	}
+}

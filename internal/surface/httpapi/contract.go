@@ -1,0 +1,102 @@
+package httpapi
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/discovery"
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
+)
+
+// GetContract gives the contract in force.
+func (a *API) GetContract(ctx context.Context, req *connect.Request[fairleadv1.GetContractRequest]) (*connect.Response[fairleadv1.GetContractResponse], error) {
+	name := req.Msg.GetService()
+	if _, _, err := a.desired(ctx, name); err != nil {
+		return nil, err
+	}
+	c, _, declared, err := get[eligibility.Contract](ctx, a.Store, service.KindContract, name)
+	if err != nil {
+		return nil, err
+	}
+	if !declared {
+		c = discovery.DefaultContract()
+	}
+	out, err := contractTo(c)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&fairleadv1.GetContractResponse{Service: name, Contract: out, Declared: declared}), nil
+}
+
+// SetContract declares a contract, unless it is dangerous.
+func (a *API) SetContract(ctx context.Context, req *connect.Request[fairleadv1.SetContractRequest]) (*connect.Response[fairleadv1.SetContractResponse], error) {
+	name := req.Msg.GetService()
+	desired, version, err := a.desired(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if desired.Deleted {
+		return nil, fault.New(fault.Invalid, "", "service %s is being deleted", name)
+	}
+	c, err := contractOf(req.Msg.GetContract())
+	if err == nil {
+		err = c.Check()
+	}
+	if err != nil {
+		return nil, fault.New(fault.Invalid, "docs/reference/health-contract.md gives each field with its reason", "the contract is refused: %w", err)
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode a contract: %w", err)
+	}
+	err = a.apply(ctx, store.Apply{
+		ID:     a.NewID(),
+		Checks: []store.Check{{Key: store.Key{Kind: service.KindDesired, Name: name}, Version: version}},
+		Writes: []store.Write{{Key: store.Key{Kind: service.KindContract, Name: name}, Any: true, Body: body}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	out, err := contractTo(c)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&fairleadv1.SetContractResponse{Contract: out}), nil
+}
+
+// The message and the record have the same fields by the same names, and the
+// same JSON.
+
+// contractOf is the default with what the message says. A profile is named
+// whole.
+func contractOf(m *fairleadv1.HealthContract) (eligibility.Contract, error) {
+	c := discovery.DefaultContract()
+	text, err := protojson.MarshalOptions{EmitUnpopulated: false}.Marshal(m)
+	if err != nil {
+		return c, err
+	}
+	if m.GetProfile() != nil {
+		c.Profile = eligibility.Profile{}
+	}
+	return c, json.Unmarshal(text, &c)
+}
+
+func contractTo(c eligibility.Contract) (*fairleadv1.HealthContract, error) {
+	text, err := json.Marshal(c)
+	if err != nil {
+		return nil, fmt.Errorf("cannot encode a contract: %w", err)
+	}
+	out := &fairleadv1.HealthContract{}
+	if err := protojson.Unmarshal(text, out); err != nil {
+		return nil, fmt.Errorf("cannot encode a contract: %w", err)
+	}
+	return out, nil
+}

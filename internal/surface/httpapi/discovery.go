@@ -1,0 +1,110 @@
+package httpapi
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"connectrpc.com/connect"
+
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/discovery"
+	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Discovery tells what is believed of instances; *discovery.Plane is one.
+type Discovery interface {
+	// Standings are a service's instances; false says that nothing is known yet.
+	Standings(service string) ([]discovery.Standing, bool)
+}
+
+// ListInstances says what is believed of each instance.
+func (a *API) ListInstances(ctx context.Context, req *connect.Request[fairleadv1.ListInstancesRequest]) (*connect.Response[fairleadv1.ListInstancesResponse], error) {
+	name := req.Msg.GetService()
+	if _, _, err := a.desired(ctx, name); err != nil {
+		return nil, err
+	}
+	all, observing := a.standings(name)
+	out := &fairleadv1.ListInstancesResponse{Service: name, Observing: observing}
+	for _, s := range all {
+		out.Instances = append(out.Instances, standingTo(s))
+	}
+	return connect.NewResponse(out), nil
+}
+
+func (a *API) standings(name string) ([]discovery.Standing, bool) {
+	if a.Discovery == nil {
+		return nil, false
+	}
+	all, observing := a.Discovery.Standings(name)
+	slices.SortFunc(all, func(x, y discovery.Standing) int {
+		return cmp.Or(cmp.Compare(x.Revision, y.Revision), cmp.Compare(x.Slot, y.Slot), cmp.Compare(x.ID, y.ID))
+	})
+	return all, observing
+}
+
+// eligibility of each instance of a service, as status shows it: :: instance → verdict.
+func (a *API) eligibility(name string) map[string]string {
+	out := map[string]string{}
+	all, _ := a.standings(name)
+	for _, s := range all {
+		out[s.ID] = string(s.Verdict)
+	}
+	return out
+}
+
+func standingTo(s discovery.Standing) *fairleadv1.InstanceStanding {
+	return &fairleadv1.InstanceStanding{
+		Id: s.ID, Revision: s.Revision, Slot: s.Slot, Host: s.Host, Zone: s.Zone, Address: s.Address,
+		Verdict: string(s.Verdict), Rule: s.Rule.String(), Weight: float64(s.Served) / view.FullWeight,
+		Since: timestamp(s.At), Terminating: s.Terminating, Changes: int32(s.Flaps),
+	}
+}
+
+// ExplainInstance says why an instance's verdict is what it is.
+func (a *API) ExplainInstance(ctx context.Context, req *connect.Request[fairleadv1.ExplainInstanceRequest]) (*connect.Response[fairleadv1.ExplainInstanceResponse], error) {
+	name, id := req.Msg.GetService(), req.Msg.GetInstance()
+	if _, _, err := a.desired(ctx, name); err != nil {
+		return nil, err
+	}
+	all, observing := a.standings(name)
+	if !observing {
+		return nil, fault.New(fault.Unavailable, "ask again in a few seconds", "nothing is known of instances yet: this control has only just begun to observe")
+	}
+	i := slices.IndexFunc(all, func(s discovery.Standing) bool { return s.ID == id })
+	if i < 0 {
+		return nil, fault.New(fault.NotFound, "`fairlead instances "+name+"` lists them; `fairlead history "+name+" --instance "+id+"` tells of one that is gone",
+			"service %s has no instance %q", name, id)
+	}
+	s := all[i]
+	return connect.NewResponse(&fairleadv1.ExplainInstanceResponse{
+		Service: name, Instance: standingTo(s), Why: s.Account.Why, Evidence: s.Account.Classes, Next: s.Account.Next,
+	}), nil
+}
+
+// ListTransitions is the history of verdicts, oldest first.
+func (a *API) ListTransitions(ctx context.Context, req *connect.Request[fairleadv1.ListTransitionsRequest]) (*connect.Response[fairleadv1.ListTransitionsResponse], error) {
+	name, instance := req.Msg.GetService(), req.Msg.GetInstance()
+	all, _, err := list[discovery.Record](ctx, a.Store, service.KindTransition, func(n string) bool { return strings.HasPrefix(n, name+".") })
+	if err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		if _, _, err := a.desired(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	all = slices.DeleteFunc(all, func(r discovery.Record) bool { return instance != "" && r.Instance != instance })
+	slices.SortStableFunc(all, func(x, y discovery.Record) int { return cmp.Compare(x.Tick, y.Tick) })
+	out := &fairleadv1.ListTransitionsResponse{}
+	for _, r := range all[max(0, len(all)-cmp.Or(max(int(req.Msg.GetLimit()), 0), 100)):] {
+		out.Transitions = append(out.Transitions, &fairleadv1.Transition{
+			At: timestamp(r.At), Instance: r.Instance, From: r.From.String(), To: r.To.String(), Rule: r.Rule.String(),
+			Weight: float64(r.Weight) / 1000, Why: r.Why, Evidence: r.Classes, Quarantined: r.Quarantined, Late: r.Late,
+		})
+	}
+	return connect.NewResponse(out), nil
+}
