@@ -66,6 +66,8 @@ func (p *Plane) begin(ctx context.Context, l Lead) *term {
 		recorded, ok := t.load(ctx)
 		if ok {
 			t.rebuild(ctx, recorded)
+			t.routes()
+			t.publish()
 			return t
 		}
 		pause(ctx, retryAfter)
