@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -67,15 +68,18 @@ func TestAGoProgramStreamsUpgradesAndMovesAGibibyteBothWaysInConstantMemory(t *t
 		}
 	})
 	t.Run("a WebSocket", func(t *testing.T) {
-		c, _, err := websocket.Dial(t.Context(), "ws://"+w.gateway+"/ws", &websocket.DialOptions{Host: "hello.localhost"})
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		c, _, err := websocket.Dial(ctx, "ws://"+w.gateway+"/ws", &websocket.DialOptions{Host: "hello.localhost"})
 		if err != nil {
+			w.explain(t, up)
 			t.Fatal(err)
 		}
 		defer c.CloseNow()
-		if err := c.Write(t.Context(), websocket.MessageText, []byte("hi")); err != nil {
+		if err := c.Write(ctx, websocket.MessageText, []byte("hi")); err != nil {
 			t.Fatal(err)
 		}
-		if _, data, err := c.Read(t.Context()); err != nil || string(data) != "hello-00001 hi" {
+		if _, data, err := c.Read(ctx); err != nil || string(data) != "hello-00001 hi" {
 			t.Errorf("%q %v", data, err)
 		}
 	})
@@ -117,6 +121,36 @@ func TestAGoProgramStreamsUpgradesAndMovesAGibibyteBothWaysInConstantMemory(t *t
 			return strings.Contains(w.must("logs", "hello").stdout, "the caller hung up")
 		})
 	})
+}
+
+// explain logs what a process is doing that did not answer: its goroutines, its
+// sockets' queues and its file descriptors, and the goroutines of the instances,
+// which that ends.
+func (w *world) explain(t *testing.T, p *process) {
+	t.Helper()
+	client := &http.Client{Timeout: 20 * time.Second}
+	for _, path := range []string{"/debug/pprof/goroutine?debug=2", "/metrics"} {
+		resp, err := client.Get("http://" + w.ops + path)
+		if err != nil {
+			t.Logf("%s of %s: %v", path, p.name, err)
+			continue
+		}
+		text, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		t.Logf("%s of %s: %v\n%s", path, p.name, err, text)
+	}
+	sockets, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/tcp", p.cmd.Process.Pid))
+	t.Logf("sockets of this machine: %v\n%s", err, sockets)
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", p.cmd.Process.Pid))
+	t.Logf("%d file descriptors are open: %v", len(open), err)
+	for _, pid := range processesOf(w.data) {
+		if line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil && strings.HasPrefix(string(line), "testapp\x00") {
+			t.Logf("the goroutines of instance %d are in its log: %v", pid, syscall.Kill(pid, syscall.SIGQUIT))
+		}
+	}
+	logs := func() string { return w.run("logs", "hello").all() }
+	eventually(t, 10*time.Second, "the instance says what it does", func() bool { return strings.Contains(logs(), "goroutine ") })
+	t.Logf("logs: %s", logs())
 }
 
 type zeros struct{}
