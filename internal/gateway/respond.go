@@ -3,6 +3,7 @@ package gateway
 import (
 	"io"
 	"net/http"
+	"strings"
 )
 
 // inform forwards an informational response, such as 103 Early Hints.
@@ -17,11 +18,12 @@ func (x *exchange) inform(h head) {
 	clear(to)
 }
 
-// copyHeader forwards what is not meant for this hop alone.
+// copyHeader forwards what is not meant for this hop alone, and not what only a
+// gateway says: no instance may pass for one.
 func (x *exchange) copyHeader(to, from http.Header) {
 	drop := listed(from["Connection"])
 	for k, vs := range from {
-		if !hopByHop(k) && !drop[k] {
+		if !hopByHop(k) && !drop[k] && !strings.HasPrefix(k, "Fairlead-") {
 			to[k] = vs
 		}
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/gateway"
 )
 
 // says offers one instance that answers every request with text, and then is
@@ -216,5 +218,25 @@ func TestTrailersThatWereNotDeclaredFollowAShortBodyToo(t *testing.T) {
 		if resp.StatusCode != 200 || body != "ok" || resp.Trailer.Get("X-Sum") != "1" || resp.Header.Get("X-Sum") != "" {
 			t.Errorf("answered %d %q with trailers %v", resp.StatusCode, body, resp.Trailer)
 		}
+	}
+}
+
+// Who reads these fields learns what a gateway says, and nobody else.
+func TestAnInstanceCannotPassForAGateway(t *testing.T) {
+	for name, hide := range map[string]bool{"leases shown": false, "leases hidden": true} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, func(c *gateway.Config) { c.HideLease = hide })
+			r.serve("hello", 1, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+				for _, k := range []string{"Fairlead-Error", "Fairlead-Revision", "Fairlead-Table"} {
+					w.Header().Set(k, "forged")
+				}
+			}))
+			resp, _ := r.get("hello.localhost", "/")
+			for k, vs := range resp.Header {
+				if vs[0] == "forged" {
+					t.Errorf("%s is the instance's", k)
+				}
+			}
+		})
 	}
 }
