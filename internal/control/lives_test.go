@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/hosttest"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -103,5 +104,96 @@ func TestADeployNeverTakesTheProcessesOfAnEarlierLifeForItsOwn(t *testing.T) {
 		r.hosts.Connect("b")
 		r.newLifeAlone(old)
 		stop()
+	})
+}
+
+// A process of the earlier life drains for long in a slot that the present life
+// has been assigned: it is nobody's, and its stop is no stop of the slot.
+func TestTheStopOfAStrayNeverEndsThePresentLifeOfItsSlot(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		r.hosts.Behave(func(_ string, a service.Assignment) hosttest.Behaviour {
+			if runs(a, "one") {
+				return hosttest.Behaviour{DrainFor: 10 * time.Minute}
+			}
+			return hosttest.Behaviour{}
+		})
+		first := r.start(options{})
+		r.write("hello", func(d *service.Desired) {
+			d.Template.Command, d.Template.Drain, d.Instances = []string{"one"}, 10*time.Minute, 2
+		})
+		r.serves(10*time.Second, "hello", "hello-00001")
+		old := r.revision("hello-00001").Minted
+		r.hosts.Disconnect("a")
+		r.hosts.Disconnect("b")
+		time.Sleep(time.Second)
+		r.delete("hello")
+		r.within(5*time.Minute, "nothing is left", func() bool { return r.remains("hello") == 0 })
+		first.stop()
+		r.hosts.Forget("a")
+		r.hosts.Forget("b")
+		c := r.start(options{})
+		r.write("hello", func(d *service.Desired) { d.Template.Command, d.Instances = []string{"two"}, 2 })
+		r.within(20*time.Second, "the name is given again", func() bool { return r.revision("hello-00001").Minted != "" })
+		r.hosts.Connect("a")
+		r.hosts.Connect("b")
+		r.serves(20*time.Second, "hello", "hello-00001")
+		present := r.revision("hello-00001").Minted
+		before := r.ofLife(present)
+		if present == old || len(before) != 2 || len(r.ofLife(old)) == 0 {
+			t.Fatalf("of the present life run %d, of the earlier %d", len(before), len(r.ofLife(old)))
+		}
+		time.Sleep(5 * time.Minute)
+		stops := 0
+		for _, c := range r.hosts.Commands() {
+			if c.Kind == "stop" {
+				stops++
+			}
+		}
+		after := r.ofLife(present)
+		if stops == 0 || len(after) != 2 || after[0].ID != before[0].ID || after[1].ID != before[1].ID {
+			t.Errorf("after %d stops there run %+v, and before %+v", stops, after, before)
+		}
+		c.stop()
+	})
+}
+
+func TestAnExclusiveRevisionWaitsForTheProcessesOfAnEarlierLifeOfItsOwnName(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		r.hosts.Behave(func(host string, a service.Assignment) hosttest.Behaviour {
+			if host == "b" && a.Slot == "" { // it prepares slowly
+				return hosttest.Behaviour{CommandDelay: 5 * time.Second}
+			}
+			return hosttest.Behaviour{}
+		})
+		first := r.start(options{})
+		r.write("hello", func(d *service.Desired) {
+			d.Template.Command, d.Template.Handover = []string{"one"}, service.HandoverExclusive
+		})
+		r.serves(10*time.Second, "hello", "hello-00001")
+		old := r.revision("hello-00001").Minted
+		r.hosts.Disconnect("a")
+		time.Sleep(time.Second)
+		r.delete("hello")
+		r.within(5*time.Minute, "nothing is left", func() bool { return r.remains("hello") == 0 })
+		first.stop()
+		r.hosts.Forget("a")
+		r.start(options{})
+		r.write("hello", func(d *service.Desired) {
+			d.Template.Command, d.Template.Handover = []string{"two"}, service.HandoverExclusive
+		})
+		r.within(4*time.Second, "it is being prepared", func() bool { return r.deploySaga("hello").At() == "install" })
+		r.hosts.Connect("a")
+		if len(r.ofLife(old)) != 1 {
+			t.Fatal("nothing of the earlier life runs any more")
+		}
+		present := r.revision("hello-00001").Minted
+		r.within(10*time.Minute, "the present life runs, and never beside the earlier", func() bool {
+			if len(r.ofLife(old)) > 0 && len(r.ofLife(present)) > 0 {
+				t.Error("both lives run")
+				return true
+			}
+			return len(r.ofLife(present)) == 1
+		})
+		r.serves(time.Minute, "hello", "hello-00001")
 	})
 }
