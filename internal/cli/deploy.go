@@ -75,7 +75,16 @@ func (cmd *deployCmd) Run(c *call) error {
 	if resp.Msg.GetUnchanged() {
 		return c.unchanged(cl, cmd.Name, resp.Msg)
 	}
+	if attempt := attemptOf(req); !cmd.NoWait && cmd.Wait < attempt {
+		fmt.Fprintf(c.env.Stderr, "--wait %s is shorter than an attempt may take to be ready (%s): this command may end before it is known how the deploy went\n",
+			shortDuration(cmd.Wait), shortDuration(attempt))
+	}
 	return c.follow(cl, following{service: cmd.Name, generation: resp.Msg.GetGeneration(), verb: "deploy", wait: cmd.waitFlags})
+}
+
+// attemptOf is how long one attempt may take to be ready.
+func attemptOf(req *fairleadv1.DeployRequest) time.Duration {
+	return service.Template{ReadyTimeout: req.GetTemplate().GetReadyTimeout().AsDuration()}.ReadyDeadline()
 }
 
 // check refuses what is wrong without asking anybody.

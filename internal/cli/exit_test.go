@@ -121,6 +121,27 @@ func TestTheExitCodeSaysWhetherItWasDoneFailedRefusedOrUnreachable(t *testing.T)
 	}
 }
 
+func TestAWaitThatIsShorterThanAnAttemptIsSaid(t *testing.T) {
+	p := newPlaneFor(t)
+	p.must(t, "automatic", "on")
+	for _, c := range []struct {
+		flags string
+		said  bool
+	}{
+		{"--wait 59s", true},
+		{"--wait 1m --env A=1", false},
+		{"--wait 59s --env A=2 --no-wait", false},
+		{"--wait 59s --env A=3 --ready-timeout 10s", false},
+		{"--wait 59s --env A=4 --ready-timeout 2m", true},
+	} {
+		args := append(append([]string{"deploy", "hello"}, strings.Fields(c.flags)...), "--", "python3")
+		code, _, stderr := p.run(args...)
+		if said := strings.Contains(stderr, "is shorter than an attempt may take"); code != ExitDone || said != c.said {
+			t.Errorf("%s: exit code %d, it says %q", c.flags, code, stderr)
+		}
+	}
+}
+
 func TestWhatIsRefusedSaysWhatToDo(t *testing.T) {
 	p := newPlaneFor(t)
 	p.must(t, "automatic", "on")

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,6 +21,9 @@ type drift struct {
 
 // driftTold bounds how often one gateway writes into the histories of all.
 const driftTold = time.Minute
+
+// driftsOften is how often a gateway has drifted when it is not by chance.
+const driftsOften = 3
 
 // repairDrift compares what gateways serve with what was offered to them, and
 // has the whole table sent again to those where it differs.
@@ -64,5 +68,10 @@ func alarmDrift(g service.KnownGateway) string {
 	if g.State == nil || !g.State.Drifted {
 		return ""
 	}
-	return fmt.Sprintf("gateway %s serves other routes than were published under the number of its table; it is sent the whole table, and nothing is stopped until it has it", g.Name)
+	words := fmt.Sprintf("gateway %s serves other routes than were published under the number of its table; it is sent the whole table, and nothing is stopped until it has it", g.Name)
+	if g.State.Drifts >= driftsOften {
+		words += fmt.Sprintf("; that has not helped %d times: where its program (%s) is older than this control's it cannot verify what it is sent, so upgrade it; gateways and hosts are to be upgraded before control",
+			g.State.Drifts, cmp.Or(g.State.Library, "unknown"))
+	}
+	return words
 }

@@ -97,3 +97,22 @@ func TestNothingIsCollectedOrTakenForAcknowledgedWhileAGatewayServesOtherRoutes(
 		})
 	})
 }
+
+func TestAGatewayThatNeverTakesWhatItIsSentIsSaidToBeOlderPerhaps(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		c := r.start(options{})
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		g := r.gateways.Gateway("g1")
+		g.Lag(5 * time.Second) // for so long what is sent does not help
+		older := func() bool { return strings.Contains(strings.Join(c.Alarms(), ";"), "is older than this control's") }
+		for n := range 3 {
+			g.Tamper("hello", elsewhere("hello-00009"))
+			r.within(3*time.Second, "it is said", func() bool { return strings.Contains(strings.Join(c.Alarms(), ";"), "gateway g1 serves other routes") })
+			if older() != (n == 2) {
+				t.Errorf("found %d times, it is said: %q", n+1, c.Alarms())
+			}
+			r.within(20*time.Second, "it is repaired", func() bool { return r.disagreement("hello") == "" && len(c.Alarms()) == 0 })
+		}
+	})
+}

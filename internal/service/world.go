@@ -115,6 +115,7 @@ type GatewayState struct {
 	Session   string // of its process: a new one means that it started anew
 	Poll      string // the address that hosts dial
 	Public    string // the address that requests come to
+	Library   string // and version of its program, as it says
 	Connected bool
 	// Silent is how long nothing was heard, by the leader's monotonic clock.
 	Silent time.Duration

@@ -108,6 +108,7 @@ func (f *follower) hello() (*pb.FollowHello, error) {
 func stateOf(h *pb.FollowHello) service.GatewayState {
 	return service.GatewayState{
 		Name: h.GetName(), Session: h.GetSession(), Poll: h.GetPollAddress(), Public: h.GetPublicAddress(),
+		Library:   h.GetLibrary(),
 		Connected: true,
 		Serves:    wire.Version(h.GetServes().GetVersion()), ServesDigest: h.GetServes().GetDigest(),
 		Keeps: wire.Version(h.GetKeeps().GetVersion()), Epoch: wire.Epoch(h.GetEpoch()),
