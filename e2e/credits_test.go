@@ -146,7 +146,9 @@ func TestCreditsMoveBetweenGatewaysAndNoneIsLostOrUsedTwiceWhenAGatewayOrAHostDi
 	gw.again()
 	more("a gateway was killed and came back")
 	gw.kill()
-	p.must("gateways", "retire", gw.name)
+	eventually(t, 10*time.Second, "control has noticed that it is gone, and retires it", func() bool {
+		return p.run("gateways", "retire", gw.name).code == 0
+	})
 	more("it was killed and retired")
 	gw.again()
 	more("it came back after all")

@@ -174,12 +174,21 @@ func (c *Control) GatewayGoodbye(ctx context.Context, name string) error {
 }
 
 // RetireGateway ends the membership of a gateway on a person's word that it
-// routes no more. It fails as fault.NotFound for one that is not known.
+// routes no more. It fails as fault.NotFound for one that is not known, and as
+// fault.Conflict for one that is connected: it would route on, by a table that
+// nobody heeds.
 func (c *Control) RetireGateway(ctx context.Context, name string) error {
-	if t := c.current(); t != nil && t.mirror.member(name).Version == 0 {
+	t := c.current()
+	if t == nil {
+		return c.notLeading()
+	}
+	if t.mirror.member(name).Version == 0 {
 		return fault.New(fault.NotFound, "list the known ones by: fairlead gateways", "there is no gateway %q", name)
 	}
-	return c.dismiss(ctx, name, "was retired")
+	if slices.ContainsFunc(c.cfg.Gateways.States(), func(s service.GatewayState) bool { return s.Name == name && s.Connected }) {
+		return fault.New(fault.Conflict, "end its process first (fairlead gateway)", "gateway %s is connected and routes requests", name)
+	}
+	return t.dismiss(ctx, name, "was retired")
 }
 
 func (c *Control) dismiss(ctx context.Context, name, why string) error {

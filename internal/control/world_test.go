@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -109,6 +110,25 @@ func TestARetiredGatewayKeepsNothingAlive(t *testing.T) {
 		}
 		if _, ok := get[service.Gateway](r, service.KindGateway, "g1"); ok {
 			t.Error("goodbye did not end the membership")
+		}
+	})
+}
+
+func TestAGatewayThatIsConnectedIsNotRetired(t *testing.T) {
+	inRegion(t, 2, func(r *rig) {
+		c := r.start(options{})
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		if err := c.RetireGateway(r.t.Context(), "g2"); !errors.Is(err, fault.Conflict) || !strings.Contains(err.Error(), "g2 is connected") {
+			t.Errorf("got %v", err)
+		}
+		if _, ok := get[service.Gateway](r, service.KindGateway, "g2"); !ok {
+			t.Error("it is a member no more, and routes")
+		}
+		r.gateways.Gateway("g2").Stop()
+		time.Sleep(6 * time.Second)
+		if err := c.RetireGateway(r.t.Context(), "g2"); err != nil {
+			t.Errorf("got %v", err)
 		}
 	})
 }
