@@ -146,6 +146,11 @@ func (l leaderReader) Alarms(name string) []string {
 		if disk, ok := l.store.(interface{ Full() bool }); ok && disk.Full() {
 			alarms = append(alarms, "the disk of the store is full: until there is room only deletions and returns to an earlier route are recorded")
 		}
+		if st, ok := l.store.(interface{ Health() error }); ok {
+			if err := st.Health(); err != nil {
+				alarms = append(alarms, err.Error())
+			}
+		}
 		return alarms
 	}
 	if text := l.NeedsOperator(name); text != "" {

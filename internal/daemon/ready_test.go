@@ -38,6 +38,25 @@ func saysAll(t *testing.T, text string, words ...string) {
 	}
 }
 
+func TestThatTheFilesOfTheStoreWereReplacedUnderControlIsAnAlarm(t *testing.T) {
+	t.Parallel()
+	data := folder(t)
+	r := run(t, up(nil), data)
+	r.waitFor(upLine)
+	if _, out, errs := fairlead(t, data, "info"); strings.Contains(out, "alarm") {
+		t.Fatalf("an alarm before:\n%s%s", out, errs)
+	}
+	file := filepath.Join(data, dirControl, "store.db")
+	if err := os.WriteFile(file+".other", []byte("another"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(file+".other", file); err != nil {
+		t.Fatal(err)
+	}
+	_, out, errs := fairlead(t, data, "info")
+	saysAll(t, out+errs, "alarm", "another file than this process has open", "start it again")
+}
+
 func TestReadyzNamesEachConditionAndWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	data := folder(t)
