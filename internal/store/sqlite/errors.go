@@ -24,6 +24,12 @@ func primary(err error) int {
 	return 0
 }
 
+// isDamaged says that SQLite found content that it never writes.
+func isDamaged(err error) bool {
+	code := primary(err)
+	return code == codes.SQLITE_CORRUPT || code == codes.SQLITE_NOTADB
+}
+
 // classified wraps err in the port's error for a full disk or a read-only file.
 func classified(err error) error {
 	switch {
@@ -56,6 +62,8 @@ func (s *Store) explained(cause error) error {
 	switch {
 	case errors.Is(cause, store.ErrGone), errors.Is(cause, store.ErrClosed):
 		return cause
+	case isDamaged(cause):
+		return explanation{cause, "the store's file " + s.options.Path + " is damaged: stop this process, put the store's folder back from a copy or let it begin empty, and start it again; what is served goes on"}
 	case errors.Is(cause, store.ErrFull):
 		return explanation{cause, store.ErrFull.Error() + ": make room in " + folder + "; until then only deletes and essential writes are recorded"}
 	case errors.Is(cause, store.ErrReadOnly):

@@ -62,3 +62,47 @@ func TestAnErrorLeadsWithWhatHappenedAndTheIdentityIsInTheDebugLogOnly(t *testin
 		t.Errorf("the log has no %s: %s", a.ID, &log)
 	}
 }
+
+func TestADamagedFileIsSaidWithWhatToDoAndUnhealthy(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	said := func(err error) {
+		t.Helper()
+		if err == nil || !strings.Contains(err.Error(), "the store's file "+path+" is damaged: stop this process, put the store's folder back") {
+			t.Errorf("got %v", err)
+		}
+	}
+	s := mustOpen(t, Options{Path: path})
+	for i := range 200 {
+		if _, err := s.Apply(t.Context(), writing(fmt.Sprint("document", i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	whole, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096
+	spoil := func(from int) { // pages lose their headers
+		file := bytes.Clone(whole)
+		for at := from * page; at < len(file); at += page {
+			copy(file[at:], bytes.Repeat([]byte{0xff}, 64))
+		}
+		if err := os.WriteFile(path, file, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spoil(len(whole) / page / 2)
+	s = mustOpen(t, Options{Path: path})
+	_, _, err = s.List(t.Context(), "thing")
+	said(err)
+	said(s.Health())
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	spoil(1)
+	_, err = Open(Options{Path: path})
+	said(err)
+}

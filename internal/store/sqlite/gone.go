@@ -172,9 +172,9 @@ func (s *Store) lostError() error {
 }
 
 // Health looks at the store's files and returns nil where they are as the
-// store has them open. Otherwise its error, which wraps store.ErrGone, says
-// what happened and what to do; it is final: the process should end. After
-// Close it wraps store.ErrClosed. It is cheap, and safe for concurrent use.
+// store has them open and no read found damage in them. Otherwise its error,
+// which wraps store.ErrGone where they are gone, says what happened and what to
+// do; it is final: the process should end. After Close it wraps store.ErrClosed. It is cheap, and safe for concurrent use.
 func (s *Store) Health() error {
 	s.connections.RLock()
 	defer s.connections.RUnlock()
@@ -183,6 +183,9 @@ func (s *Store) Health() error {
 	}
 	if err := s.lostError(); err != nil {
 		return err
+	}
+	if damage := s.damage.Load(); damage != nil {
+		return *damage
 	}
 	return s.lookLocked()
 }

@@ -16,6 +16,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -96,6 +97,7 @@ type Store struct {
 	lost    chan struct{} // closed when the files are found gone
 	lostErr error         // says which; read once lost is closed
 	losing  sync.Once
+	damage  atomic.Pointer[error] // the first damage that a read found
 
 	closing sync.Once
 	done    chan struct{} // closed when Close begins
@@ -149,7 +151,7 @@ func (s *Store) start() error {
 	if errors.Is(err, store.ErrFull) && s.ballast.releaseAll() {
 		e, p, err = s.openFirst()
 	}
-	if errors.Is(err, store.ErrFull) {
+	if errors.Is(err, store.ErrFull) || isDamaged(err) {
 		return s.explained(err)
 	}
 	if err != nil {
@@ -232,6 +234,10 @@ func (s *Store) reading(ctx context.Context, read func(*engine) error) error {
 	err := read(s.engine)
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
+	}
+	if isDamaged(err) {
+		err = s.explained(err)
+		s.damage.CompareAndSwap(nil, &err)
 	}
 	return err
 }
