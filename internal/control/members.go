@@ -175,7 +175,7 @@ func (c *Control) GatewayGoodbye(ctx context.Context, name string) error {
 
 // RetireGateway ends the membership of a gateway on a person's word that it
 // routes no more. It fails as fault.NotFound for one that is not known, and as
-// fault.Conflict for one that is connected: it would route on, by a table that
+// fault.Conflict for one that is heard: it would route on, by a table that
 // nobody heeds.
 func (c *Control) RetireGateway(ctx context.Context, name string) error {
 	t := c.current()
@@ -185,10 +185,34 @@ func (c *Control) RetireGateway(ctx context.Context, name string) error {
 	if t.mirror.member(name).Version == 0 {
 		return fault.New(fault.NotFound, "list the known ones by: fairlead gateways", "there is no gateway %q", name)
 	}
-	if slices.ContainsFunc(c.cfg.Gateways.States(), func(s service.GatewayState) bool { return s.Name == name && s.Connected }) {
+	if slices.ContainsFunc(c.cfg.Gateways.States(), func(s service.GatewayState) bool { return s.Name == name && heard(s) }) {
 		return fault.New(fault.Conflict, "end its process first (fairlead gateway)", "gateway %s is connected and routes requests", name)
 	}
 	return t.dismiss(ctx, name, "was retired")
+}
+
+func heard(s service.GatewayState) bool { return s.Connected && s.Silent < service.BehindAfter }
+
+// enterAgain makes a gateway a member anew that was given up while it was not
+// heard, and that goes on by the connection that it had: it routes. One that
+// says goodbye is shown for a moment still, so it has to be there at two looks.
+func (t *term) enterAgain(ctx context.Context) {
+	seen := map[string]bool{}
+	for _, s := range t.c.cfg.Gateways.States() {
+		if !heard(s) || t.mirror.member(s.Name).Version != 0 {
+			continue
+		}
+		if !t.unknown[s.Name] {
+			seen[s.Name] = true
+			continue
+		}
+		if _, err := t.c.AdmitGateway(ctx, s); err != nil && ctx.Err() == nil {
+			t.c.log.Warn("cannot make a gateway a member again", "gateway", s.Name, "error", err)
+		} else {
+			t.c.log.Info("a gateway that had been given up is a member again", "gateway", s.Name)
+		}
+	}
+	t.unknown = seen
 }
 
 func (c *Control) dismiss(ctx context.Context, name, why string) error {
@@ -228,6 +252,7 @@ func (t *term) watchMembers(ctx context.Context) {
 		now := time.Now()
 		t.ageAbsent(ctx, now.Sub(last))
 		t.heedGateways(ctx)
+		t.enterAgain(ctx)
 		t.alarms()
 		last = now
 		if now.Sub(recorded) >= recordEvery {

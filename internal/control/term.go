@@ -29,7 +29,8 @@ type term struct {
 	pauses  map[string]held   // :: service name → failed, and left alone for a while
 	wake    chan struct{}     // holds one: something became due
 	absent  map[string]time.Duration
-	offered uint64 // routesAt of the newest table offered
+	unknown map[string]bool // gateways that were heard at the last look, and are no members
+	offered uint64          // routesAt of the newest table offered
 	folded  view.Epoch
 
 	drifts map[string]drift // :: gateway name → as last noted; of the passes alone

@@ -133,6 +133,35 @@ func TestAGatewayThatIsConnectedIsNotRetired(t *testing.T) {
 	})
 }
 
+func TestAGatewayThatWasRetiredWhileItSleptIsAMemberAgainWhenItWakes(t *testing.T) {
+	inRegion(t, 2, func(r *rig) {
+		c := r.start(options{})
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		r.gateways.Gateway("g2").Cut()
+		time.Sleep(6 * time.Second)
+		if err := c.RetireGateway(r.t.Context(), "g2"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, ok := get[service.Gateway](r, service.KindGateway, "g2"); ok {
+			t.Error("it is a member again before it was heard")
+		}
+		r.gateways.Gateway("g2").Wake()
+		r.within(10*time.Second, "it is a member again", func() bool {
+			_, ok := get[service.Gateway](r, service.KindGateway, "g2")
+			return ok
+		})
+		if err := r.gateways.Gateway("g1").Goodbye(r.t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if _, ok := get[service.Gateway](r, service.KindGateway, "g1"); ok {
+			t.Error("one that said goodbye is a member again")
+		}
+	})
+}
+
 func TestARevisionStaysWhileAGatewayKeepsItsRoutesOnDiskOnly(t *testing.T) {
 	inRegion(t, 1, func(r *rig) {
 		c := r.start(options{})

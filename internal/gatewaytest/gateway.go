@@ -73,6 +73,18 @@ func (g *Gateway) Heal() {
 	})
 }
 
+// Wake ends Cut, and the connection is still that of before.
+func (g *Gateway) Wake() {
+	g.sim.change(func(time.Time) {
+		g.cut = false
+		for _, p := range g.sim.ports {
+			if st := p.stateLocked(g.name); st != nil {
+				st.quiet = false
+			}
+		}
+	})
+}
+
 // Stop kills its process: connections end, what is on its disk stays.
 func (g *Gateway) Stop() {
 	g.sim.change(func(now time.Time) {
