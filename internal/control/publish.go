@@ -25,11 +25,14 @@ func (j *job) routesWrite(s *service.Snapshot, plan view.Route, sagaID, reason s
 
 // publish puts plan in force as an effect of the run, unless this saga has
 // done so already and it stands. The record of the effect and the routes are
-// one commit.
+// one commit. A group that no live instance polls is not published, except held.
 func (j *job) publish(ctx context.Context, r *saga.Run, plan view.Route) error {
 	s := j.snapshot()
 	if s.Routes.Exists() && service.SamePlan(s.Routes.Value.Plan, plan) {
 		return nil
+	}
+	if rev := s.Unpolled(plan, j.world()); rev != "" {
+		return fmt.Errorf("cannot publish the routes: no instance of %s is live any more", rev)
 	}
 	r.Effect("published", service.PlanText(plan))
 	r.Stage(

@@ -19,7 +19,7 @@ func (j *job) note(kind, text string) any {
 func (j *job) repairRoutes(ctx context.Context, work service.Work) error {
 	s := j.snapshot()
 	_, err := j.apply(ctx,
-		j.routesWrite(s, s.CatalogRoutes(), "", work.Reason),
+		j.routesWrite(s, s.RepairedRoutes(j.world()), "", work.Reason),
 		checkDoc(service.KindCatalog, j.service, s.Catalog),
 		j.note("repair", work.Reason+": published again"),
 	)

@@ -31,7 +31,35 @@ func (s *Snapshot) planRepairRoutes(w *World) Work {
 		// It is not known yet which of the two answers: both stay as they are.
 		return Work{NeedsOperator: s.Catalog.Value.NeedsOperator}
 	}
+	if s.Routes.Exists() && SamePlan(published, s.RepairedRoutes(w)) {
+		return Work{} // held until something polls
+	}
 	return Work{Kind: WorkRoutes, Reason: fmt.Sprintf("the routes (%s) differ from the catalog (%s)", PlanText(published), PlanText(want))}
+}
+
+// RepairedRoutes are the catalog's: held where a group of them has no live
+// instance that could answer from it.
+func (s *Snapshot) RepairedRoutes(w *World) view.Route {
+	want := s.CatalogRoutes()
+	if s.Unpolled(want, w) != "" {
+		return Held(want)
+	}
+	return want
+}
+
+// Unpolled names a revision that the route leads to, not held, and of which no
+// instance is live; empty when there is none. Where no instance is wanted,
+// none is missed.
+func (s *Snapshot) Unpolled(r view.Route, w *World) string {
+	if r.Deleted || s.Desired.Value.Instances == 0 {
+		return ""
+	}
+	for _, split := range r.Splits {
+		if !split.Hold && !s.live(split.Revision, w) && len(s.Revision(split.Revision).Value.OnCutOff(w)) == 0 {
+			return split.Revision
+		}
+	}
+	return ""
 }
 
 // apart says that the catalog is not obeyed, and what a person can do.
