@@ -92,6 +92,13 @@ func lock(path string) {
 
 func routes() http.Handler {
 	var served, inFlight, most atomic.Int64
+	var ill atomic.Bool // from the first SIGUSR1 on a third of all requests fail
+	usr1 := make(chan os.Signal, 1)
+	signal.Notify(usr1, syscall.SIGUSR1)
+	go func() {
+		<-usr1
+		ill.Store(true)
+	}()
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s %s\n", os.Getenv("FAIRLEAD_REVISION"), os.Getenv("FAIRLEAD_INSTANCE"), version)
@@ -125,7 +132,12 @@ func routes() http.Handler {
 		defer inFlight.Add(-1)
 		for m := most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
 		}
-		fmt.Printf("request %d: %s %s\n", served.Add(1), r.Method, r.URL.Path)
+		n := served.Add(1)
+		fmt.Printf("request %d: %s %s\n", n, r.Method, r.URL.Path)
+		if ill.Load() && n%3 == 0 {
+			http.Error(w, "ill, as it was told", http.StatusInternalServerError)
+			return
+		}
 		mux.ServeHTTP(w, r)
 	})
 }

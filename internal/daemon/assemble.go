@@ -12,6 +12,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/control"
 	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/identity"
@@ -20,6 +21,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/surface/attach"
 	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
 	"github.com/fairlead-platform/fairlead/internal/surface/stream"
+	"github.com/fairlead-platform/fairlead/internal/surface/witness"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -41,6 +43,7 @@ func (c *controlRole) assemble() {
 	c.discovery = discovery.New(discovery.Config{
 		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Logger: c.p.log.With("part", "discovery"), Metrics: c.p.ops.Registry(),
 	})
+	c.witness = witness.New(witness.Config{PeerName: peerName, Reporter: c.reporter})
 	c.leader = control.New(wired(control.Config{
 		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Name: processName(), LockIsLease: !c.shared(),
 		Address: advertised(c.plane.Advertise, c.listening), SetGateways: c.hosts.SetGateways, Turned: c.turned,
@@ -57,6 +60,18 @@ func (c *controlRole) assemble() {
 	c.p.ops.Check("artifacts", c.bucket.Health)
 	if st, ok := c.store.(interface{ Health() error }); ok {
 		c.p.ops.Check("store", st.Health)
+	}
+}
+
+// reporter takes in what a gateway saw of instances.
+func (c *controlRole) reporter(name string) func(*fairleadv1.ReportOutcomesRequest) bool {
+	r := c.discovery.Reporter("gateway/" + name)
+	return func(m *fairleadv1.ReportOutcomesRequest) bool {
+		seen := make([]discovery.Outcome, len(m.GetRows()))
+		for i, o := range m.GetRows() {
+			seen[i] = discovery.Outcome{Instance: o.GetInstance(), OK: o.GetOk(), Failed: o.GetFailed(), Refused: o.GetRefused()}
+		}
+		return r.Take(m.GetNumber(), seen)
 	}
 }
 

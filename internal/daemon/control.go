@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/surface/attach"
 	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
 	"github.com/fairlead-platform/fairlead/internal/surface/stream"
+	"github.com/fairlead-platform/fairlead/internal/surface/witness"
 )
 
 // controlRole is the control plane of one process: store, authority, bucket,
@@ -33,6 +34,7 @@ type controlRole struct {
 	gateways  *stream.Server
 	leader    *control.Control
 	discovery *discovery.Plane
+	witness   *witness.Server
 	api       *httpapi.API
 	artifacts artifactMetrics
 	way       *way // to the leader, while standing by

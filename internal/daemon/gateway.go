@@ -32,6 +32,8 @@ type gatewayRole struct {
 	following *running
 	serving   *running
 	trusting  *running
+	reporting *running
+	reports   gateway.Reports
 }
 
 // gatewayConfig of one gateway.
@@ -78,6 +80,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 		return nil, errors.Join(err, g.gateway.Close())
 	}
 	g.tables.held = g.holder
+	g.reports = gateway.Reports{Control: func() string { return g.holder.Status().Control }, Dial: toControl(g.keys, cfg.controls)}
 	g.trust = p.newTrust(&trust{
 		role: identity.Gateway, name: cfg.name, keys: g.keys, controls: cfg.controls, token: cfg.token, hint: cfg.hint,
 		connected: func() bool { return g.holder.Status().Connected },
@@ -120,6 +123,7 @@ func (g *gatewayRole) serve(ctx context.Context) {
 	g.serving = start(ctx, g.gateway.Run)
 	g.following = start(ctx, g.holder.Run)
 	g.trusting = start(ctx, g.trust.run)
+	g.reporting = start(ctx, func(ctx context.Context) error { return g.gateway.Report(ctx, g.reports) })
 }
 
 // stop drains, and then says goodbye if it is to: the gateway serves no more.
@@ -135,7 +139,7 @@ func (g *gatewayRole) stop(goodbye bool) error {
 			g.p.log.Warn("goodbye was not taken: retire this gateway if it does not come back", "error", gerr)
 		}
 	}
-	return errors.Join(err, g.following.stop(), g.trusting.stop())
+	return errors.Join(err, g.reporting.stop(), g.following.stop(), g.trusting.stop())
 }
 
 // tables joins the holder, which tells of a table by one function given at its

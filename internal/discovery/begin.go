@@ -41,7 +41,6 @@ type term struct {
 	first     int64                           // the term's first tick
 	contracts map[string]eligibility.Contract // :: service → declared contract
 	handles   map[string]uint32               // :: instance → its handle of an earlier term
-	reporters map[string]*evidence.Reporter   // :: caller's identity → reporter
 	known     map[string]bool                 // :: service → the evaluator has its route
 	ended     map[string]int64                // :: instance → tick at which it was gone and not listed
 	strangers map[string]bool                 // :: service → nothing knew it when it was asked last
@@ -58,7 +57,7 @@ type term struct {
 func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	t := &term{
 		p: p, lead: l, log: p.log, keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1),
-		contracts: map[string]eligibility.Contract{}, handles: map[string]uint32{}, reporters: map[string]*evidence.Reporter{},
+		contracts: map[string]eligibility.Contract{}, handles: map[string]uint32{},
 		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, lost: map[string]bool{},
 	}
 	t.records = newRecords(l, p.log, t.living)

@@ -41,6 +41,7 @@ func (x *exchange) try() (again bool) {
 		}
 	}()
 	err := a.exchange()
+	a.count(err)
 	if err == nil {
 		return false
 	}

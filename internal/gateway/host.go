@@ -190,6 +190,9 @@ func (rm *room) gone(h *host, id string) <-chan struct{} {
 		return none
 	}
 	delete(rm.members, id)
+	if r := m.seen.take(id); r != nil && len(rm.ended) < maxRows {
+		rm.ended = append(rm.ended, r)
+	}
 	m.shard.mu.Lock()
 	m.shard.obey(m.shard.q.Gone(id), nil)
 	if m.shard.q.Idle() {

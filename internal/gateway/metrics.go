@@ -12,6 +12,7 @@ type metrics struct {
 	requests *prometheus.CounterVec // by service and class of the status
 	latency  prometheus.Histogram
 	resends  prometheus.Counter
+	dropped  prometheus.Counter
 	nowhere  *meter
 
 	mu     sync.Mutex
@@ -34,6 +35,9 @@ func newMetrics() *metrics {
 		}),
 		resends: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_gateway_resends_total", Help: "Requests sent again on another lease.",
+		}),
+		dropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_gateway_dropped_outcomes_total", Help: "Seconds of an instance's outcomes that no control took.",
 		}),
 		meters: map[string]*meter{},
 	}
@@ -107,7 +111,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *metrics) register(r prometheus.Registerer, rm *room) error {
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.resends, newGauges(rm)} {
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.resends, m.dropped, newGauges(rm)} {
 		if err := r.Register(c); err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/lease"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -16,6 +17,7 @@ type room struct {
 	mu      sync.Mutex
 	shards  map[lease.Key]*shard
 	members map[string]*member // :: instance → member
+	ended   []*pb.OutcomeRow   // of instances that are gone since outcomes were taken last
 	hosts   map[string]*host   // :: host name → host
 
 	index atomic.Pointer[index]
@@ -38,6 +40,7 @@ type member struct {
 	shard *shard
 	pool  *pool
 	host  *host
+	seen  seen
 }
 
 // ticket is a request's place, and the answer that it got.

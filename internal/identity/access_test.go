@@ -24,7 +24,7 @@ import (
 func procedures() map[string][]string {
 	out := map[string][]string{}
 	for _, f := range []protoreflect.FileDescriptor{
-		fairleadv1.File_fairlead_v1_host_proto, fairleadv1.File_fairlead_v1_identity_proto,
+		fairleadv1.File_fairlead_v1_evidence_proto, fairleadv1.File_fairlead_v1_host_proto, fairleadv1.File_fairlead_v1_identity_proto,
 		fairleadv1.File_fairlead_v1_operator_proto, fairleadv1.File_fairlead_v1_poll_proto,
 		fairleadv1.File_fairlead_v1_view_proto,
 	} {
@@ -49,7 +49,7 @@ var allowed = map[Socket]map[Who]string{
 		Who(Relay):    "IdentityService/Renew",
 		Who(Prober):   "IdentityService/Renew",
 		Who(Agent):    "IdentityService/Renew",
-		Who(Gateway):  "ViewService IdentityService/Renew",
+		Who(Gateway):  "ViewService EvidenceService/ReportOutcomes IdentityService/Renew",
 		Who(Host):     "HostControlService IdentityService/Renew",
 		Who(Operator): "ServiceAPIService AdminAPIService IdentityService/Renew",
 	},

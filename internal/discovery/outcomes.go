@@ -1,0 +1,38 @@
+package discovery
+
+import "github.com/fairlead-platform/fairlead/internal/evidence"
+
+// Outcome is what a caller saw of one instance in one second.
+type Outcome struct {
+	Instance            string
+	OK, Failed, Refused uint32 // Failed includes Refused
+}
+
+// Reporter is one stream of one caller, by the caller's identity. It is used by
+// one goroutine at a time.
+type Reporter struct {
+	p *Plane
+	r *evidence.Reporter
+}
+
+// Reporter makes the state of a stream.
+func (p *Plane) Reporter(identity string) *Reporter {
+	return &Reporter{p, evidence.NewReporter(identity)}
+}
+
+// Take takes a second in. False says that this control observes nothing now.
+func (r *Reporter) Take(number uint64, seen []Outcome) bool {
+	t := r.p.current()
+	if t == nil {
+		return false
+	}
+	b := evidence.Batch{Number: number, Rows: make([]evidence.Row, len(seen))}
+	t.mu.Lock()
+	for i, o := range seen {
+		x, _ := t.reg.Get(o.Instance) // of one that is not known the handle is 0, which is nobody's
+		b.Rows[i] = evidence.Row{Instance: x.Handle, OK: o.OK, Failed: o.Failed, Refused: o.Refused}
+	}
+	t.mu.Unlock()
+	t.ingest.Outcomes(r.r, b)
+	return true
+}

@@ -1,0 +1,176 @@
+package gateway_test
+
+import (
+	"bufio"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/gateway"
+)
+
+// witness is a control that adds up what is reported.
+type witness struct {
+	pb.UnimplementedEvidenceServiceServer
+	mu      sync.Mutex
+	numbers []uint64
+	sums    map[string]*pb.OutcomeRow // :: instance → sums
+}
+
+func (w *witness) ReportOutcomes(s pb.EvidenceService_ReportOutcomesServer) error {
+	for {
+		m, err := s.Recv()
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		w.numbers = append(w.numbers, m.GetNumber())
+		for _, r := range m.GetRows() {
+			if w.sums[r.GetInstance()] == nil {
+				w.sums[r.GetInstance()] = &pb.OutcomeRow{}
+			}
+			x := w.sums[r.GetInstance()]
+			x.Ok, x.Failed, x.Refused = x.Ok+r.GetOk(), x.Failed+r.GetFailed(), x.Refused+r.GetRefused()
+		}
+		w.mu.Unlock()
+	}
+}
+
+// saw is ok, failed and refused of an instance.
+func (w *witness) saw(instance string) [3]uint32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	x := w.sums[instance]
+	return [3]uint32{x.GetOk(), x.GetFailed(), x.GetRefused()}
+}
+
+// reports has the gateway report to a witness, at an address of its own.
+func (r *rig) reports(control func(address string) string) *witness {
+	r.t.Helper()
+	w := &witness{sums: map[string]*pb.OutcomeRow{}}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s := grpc.NewServer()
+	pb.RegisterEvidenceServiceServer(s, w)
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	to := gateway.Reports{
+		Control: func() string { return control(l.Addr().String()) },
+		Dial:    []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())},
+	}
+	go func() { ended <- r.g.Report(ctx, to) }()
+	r.t.Cleanup(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			r.t.Error(err)
+		}
+		s.Stop()
+		<-served
+	})
+	return w
+}
+
+func followed(address string) string { return address }
+
+func TestTheOutcomeOfEachRequestIsReportedOfTheInstanceThatHadIt(t *testing.T) {
+	r := newRig(t)
+	w := r.reports(followed)
+	r.serve("hello", 5, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		switch q.URL.Path {
+		case "/bad":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "/missing":
+			w.WriteHeader(http.StatusNotFound)
+		case "/drop":
+			panic(http.ErrAbortHandler)
+		}
+	}))
+	for path, n := range map[string]int{"/": 5, "/missing": 2, "/bad": 3, "/drop": 1} {
+		for range n {
+			resp, _ := r.do(r.request(http.MethodPost, "hello.localhost", path, nil))
+			_ = resp
+		}
+	}
+	until(t, "the report of 7 good and 4 failed", func() bool { return w.saw("hello-a") == [3]uint32{7, 4, 0} })
+}
+
+func TestARefusedConnectionIsReportedAsSuch(t *testing.T) {
+	r := newRig(t)
+	w := r.reports(followed)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	h := r.host("h1")
+	h.offer(instance{ID: "a", Service: "hello", Revision: "hello-00001", Address: address}, 1)
+	h.offer(instance{ID: "b", Service: "hello", Revision: "hello-00001", Address: r.backend(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))}, 1)
+	r.tables.publish(1, route("hello", 1))
+	h.synced()
+	for range 3 {
+		if resp, _ := r.get("hello.localhost", "/"); resp.StatusCode != http.StatusOK {
+			t.Fatalf("answered %d", resp.StatusCode)
+		}
+	}
+	until(t, "the refusal", func() bool { return w.saw("a") == [3]uint32{0, 1, 1} && w.saw("b") == [3]uint32{3, 0, 0} })
+}
+
+func TestWhatTheCallerEndedIsNoOutcome(t *testing.T) {
+	r := newRig(t)
+	w := r.reports(followed)
+	begun := make(chan struct{}, 1)
+	r.serve("hello", 5, http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) {
+		if q.URL.Path == "/slow" {
+			begun <- struct{}{}
+			<-q.Context().Done()
+		}
+	}))
+	c, err := net.Dial("tcp", r.g.PublicAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("GET /slow HTTP/1.1\r\nHost: hello.localhost\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.leases(0)
+	if resp, _ := r.get("hello.localhost", "/"); resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	until(t, "the report of one good request", func() bool { return w.saw("hello-a") != [3]uint32{} })
+	if got := w.saw("hello-a"); got != [3]uint32{1, 0, 0} {
+		t.Errorf("reported are ok, failed, refused %v", got)
+	}
+}
+
+func TestAControlThatTakesNoReportsDelaysNoRequestAndWhatIsDroppedIsCounted(t *testing.T) {
+	r := newRig(t)
+	deaf := r.raw(func(c net.Conn) { // it accepts, and says nothing
+		_, _ = bufio.NewReader(c).ReadByte()
+		<-t.Context().Done()
+	})
+	r.reports(func(string) string { return deaf })
+	r.serve("hello", 5, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	until(t, "dropped reports", func() bool {
+		if resp, _ := r.get("hello.localhost", "/"); resp.StatusCode != http.StatusOK {
+			t.Fatal(resp.Status)
+		}
+		return r.metric("fairlead_gateway_dropped_outcomes_total") > 0
+	})
+}

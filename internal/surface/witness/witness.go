@@ -1,0 +1,59 @@
+// Package witness is the server's side of the streams on which callers report
+// what they saw of instances. It decides nothing: who reports is known by the
+// certificate, and what is taken in is for [Config] to say. Read [Server] first.
+package witness
+
+import (
+	"context"
+	"errors"
+	"io"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+)
+
+// Config joins a Server to the discovery plane.
+type Config struct {
+	// PeerName says who is at the other end of a stream.
+	PeerName func(ctx context.Context) (string, error)
+	// Reporter begins a stream of one reporter. What it returns takes a batch
+	// in, one at a time; false says that this control takes none.
+	Reporter func(name string) func(*pb.ReportOutcomesRequest) bool
+}
+
+// Server serves EvidenceService.
+type Server struct {
+	pb.UnimplementedEvidenceServiceServer
+	cfg Config
+}
+
+// New makes a Server; Register puts it on a gRPC server.
+func New(cfg Config) *Server { return &Server{cfg: cfg} }
+
+// Register puts the service on a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) { pb.RegisterEvidenceServiceServer(r, s) }
+
+// ReportOutcomes takes batches in until the stream ends, or until this control
+// takes none: the reporter then finds the one that does.
+func (s *Server) ReportOutcomes(stream pb.EvidenceService_ReportOutcomesServer) error {
+	name, err := s.cfg.PeerName(stream.Context())
+	if err != nil {
+		return status.Error(codes.Unauthenticated, err.Error())
+	}
+	take := s.cfg.Reporter(name)
+	for {
+		batch, err := stream.Recv()
+		if errors.Is(err, io.EOF) {
+			return stream.SendAndClose(&pb.ReportOutcomesResponse{})
+		}
+		if err != nil {
+			return err
+		}
+		if !take(batch) {
+			return status.Error(codes.Unavailable, "this control does not lead, or has only just begun to")
+		}
+	}
+}
