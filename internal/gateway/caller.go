@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"errors"
 	"net"
 	"net/http"
 	"sync"
@@ -155,8 +156,12 @@ func (c *caller) peek(e *ending, done chan<- struct{}) {
 	}
 }
 
-// take hands the connection over, when the server has.
+// take hands the connection over, when the server has, or closes it.
 func (c *caller) take() (*net.TCPConn, error) {
 	c.all.remove(c)
-	return c.plain()
+	tcp, err := c.plain()
+	if err != nil {
+		return nil, errors.Join(err, tcp.Close())
+	}
+	return tcp, nil
 }

@@ -55,10 +55,10 @@ func (a *attempt) switchProtocols(h head) error {
 		return fmt.Errorf("cannot take over the caller's connection: %w", err)
 	}
 	caller, err := x.caller.take()
-	defer caller.Close()
 	if err != nil {
-		return nil // it is closed
+		return nil // the caller is gone
 	}
+	defer caller.Close()
 	if !x.g.upgrades.add(caller) {
 		return nil
 	}
