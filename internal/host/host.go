@@ -43,6 +43,7 @@ type Host struct {
 	running   bool // slots are kept
 	closing   bool
 	slots     map[string]*slot     // :: slot → slot
+	retired   uint64               // instances withdrawn so far
 	instances map[string]*instance // :: instance → instance
 	ledger    *ledger
 	links     map[string]*link   // :: gateway name → link

@@ -48,6 +48,7 @@ type instance struct {
 	held        *ownSocket
 	wasLive     bool
 	retiring    bool
+	retired     uint64          // in which order it was withdrawn; 0 is not yet
 	withdrawn   map[string]bool // :: gateway that acknowledged the withdrawal
 	changed     chan struct{}   // closed at each change that a retirement waits for
 }

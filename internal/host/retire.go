@@ -12,6 +12,8 @@ import (
 // every gateway is told.
 func (h *Host) beginRetireLocked(in *instance) {
 	in.retiring, in.state = true, service.InstanceDraining
+	h.retired++
+	in.retired = h.retired
 	if !in.deaf {
 		in.detail = ""
 	}
@@ -67,10 +69,35 @@ func (h *Host) drained(in *instance, deadline time.Time) bool {
 			h.log.Info("silent gateways hold credits but no connection", "instance", in.rec.ID)
 			return true
 		}
+		if h.crowdedOut(in) {
+			h.log.Warn("drains no longer, since later revisions drain as well", "instance", in.rec.ID, "revisions", maxDrained)
+			return true
+		}
 		if !time.Now().Before(deadline) {
 			return false
 		}
 	}
+}
+
+// maxDrained revisions of a service live on for what is open, such as upgraded
+// connections, until their drain time has passed; of more the oldest ends.
+const maxDrained = 5
+
+// crowdedOut reports whether as many revisions as may live on were withdrawn
+// after the instance's own.
+func (h *Host) crowdedOut(in *instance) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	later := map[string]bool{} // :: revision that drains, and was withdrawn later
+	for _, s := range h.slots {
+		for _, other := range s.instances {
+			of := other.rec.Assignment
+			if of.Service == in.rec.Assignment.Service && of.Revision != in.rec.Assignment.Revision && other.retired > in.retired && !isClosed(other.gone) {
+				later[of.Revision] = true
+			}
+		}
+	}
+	return len(later) >= maxDrained
 }
 
 func (h *Host) onlySilentHold(in *instance) bool {
