@@ -14,6 +14,7 @@ func TestAServiceMadeAgainIsNeverAnsweredByItsEarlierLifesProcesses(t *testing.T
 	t.Parallel()
 	f := newFleet(t)
 	f.startHost("--name", "h2", "--data", filepath.Join(f.data, "h2"), "--token", f.token("host"))
+	eventually(t, 20*time.Second, "both hosts are heard", func() bool { return strings.Count(f.run("hosts").stdout, " yes ") == 2 })
 	f.must("deploy", "hello", "--instances", "2", "--", testapp)
 	away := 0 // the pid of the process on the host that is to be away
 	for _, i := range f.status("hello").Instances {

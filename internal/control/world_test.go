@@ -198,9 +198,8 @@ func TestAGatewayThatJoinsWhileAPublicationWaitsIsWaitedFor(t *testing.T) {
 		r.within(10*time.Second, "it publishes", func() bool {
 			return r.deploySaga("hello").Effects["published"] != "" && r.deploySaga("hello").Subject == "hello-00002"
 		})
-		g := r.gateways.Add("g2")
-		g.Lag(4 * time.Second)
 		joined := time.Now()
+		r.gateways.AddLagging("g2", 4*time.Second)
 		r.serves(10*time.Second, "hello", "hello-00002")
 		if time.Since(joined) < 4*time.Second {
 			t.Error("the routes step did not wait for the gateway that joined")

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	osexec "os/exec"
+	"os/signal"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -217,6 +218,11 @@ func endedCleanly(t *testing.T, up *child, data string) {
 
 func TestATerminalThatIsClosedEndsUpCleanlyHoweverOftenItSaysSo(t *testing.T) {
 	t.Parallel()
+	// The tests may run where SIGHUP is ignored, which a child would inherit;
+	// what is caught here a child has by default.
+	caught := make(chan os.Signal, 1)
+	signal.Notify(caught, syscall.SIGHUP)
+	t.Cleanup(func() { signal.Stop(caught) })
 	up, data := deployed(t, nil)
 	up.signal(syscall.SIGHUP)
 	up.waitFor("a second Ctrl-C ends at once")

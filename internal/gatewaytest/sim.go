@@ -41,10 +41,13 @@ func (s *Sim) Close() {
 }
 
 // Add starts one more gateway, with an empty disk.
-func (s *Sim) Add(name string) *Gateway {
+func (s *Sim) Add(name string) *Gateway { return s.AddLagging(name, 0) }
+
+// AddLagging adds a gateway that lags from its first table on.
+func (s *Sim) AddLagging(name string, lag time.Duration) *Gateway {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	g := &Gateway{sim: s, name: name, refuse: map[string]string{}, runs: 1}
+	g := &Gateway{sim: s, name: name, refuse: map[string]string{}, runs: 1, lag: lag}
 	s.gateways = append(s.gateways, g)
 	slices.SortFunc(s.gateways, func(a, b *Gateway) int { return strings.Compare(a.name, b.name) })
 	for _, p := range s.ports {

@@ -55,7 +55,9 @@ func (s *Snapshot) Unpolled(r view.Route, w *World) string {
 		return ""
 	}
 	for _, split := range r.Splits {
-		if !split.Hold && !s.live(split.Revision, w) && len(s.Revision(split.Revision).Value.OnCutOff(w)) == 0 {
+		rev := s.Revision(split.Revision).Value
+		// What is not heard of may live, and then its callers are not to wait.
+		if !split.Hold && !s.live(split.Revision, w) && len(rev.OnCutOff(w)) == 0 && !rev.unheard(w) {
 			return split.Revision
 		}
 	}
@@ -78,10 +80,13 @@ func (s *Snapshot) apart(published, want view.Route) string {
 // that is known: a host of it has not reported, and is not gone.
 func (s *Snapshot) unheard(r view.Route, w *World) bool {
 	return slices.ContainsFunc(r.Splits, func(split view.Split) bool {
-		return split.Percent > 0 && slices.ContainsFunc(s.Revision(split.Revision).Value.Slots, func(slot Slot) bool {
-			return !w.Hosts[slot.Host].Reported && !w.Gone[slot.Host]
-		})
+		return split.Percent > 0 && s.Revision(split.Revision).Value.unheard(w)
 	})
+}
+
+// unheard says that a host which has not reported, and is not gone, may run it.
+func (r Revision) unheard(w *World) bool {
+	return slices.ContainsFunc(r.Slots, func(s Slot) bool { return !w.Hosts[s.Host].Reported && !w.Gone[s.Host] })
 }
 
 // planRefused names a gateway that does not serve what is published: it says

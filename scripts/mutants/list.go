@@ -280,7 +280,7 @@ func verbs() []mutant {
 		},
 		{
 			"what is added is ready before the rest is stopped", scaleGo,
-			"if err := j.awaitReady(ctx, r, rev.Value.Slots, newWatch(j.c.cfg.Dwell, rev.Value, 0), limit); err != nil {", "if err := j.awaitReady(ctx, r, nil, newWatch(j.c.cfg.Dwell, rev.Value, 0), limit); err != nil {", inControl, "TestAScaleGoesOnOnlyOnceWhatWasAddedIsReady",
+			"if err := j.awaitReady(ctx, r, heard, newWatch(j.c.cfg.Dwell, rev.Value, 0), limit); err != nil {", "if err := j.awaitReady(ctx, r, heard[:0], newWatch(j.c.cfg.Dwell, rev.Value, 0), limit); err != nil {", inControl, "TestAScaleGoesOnOnlyOnceWhatWasAddedIsReady",
 		},
 		{
 			"what led the traffic before is kept warm", shareGo,
