@@ -45,9 +45,7 @@ func (x *exchange) try() (again bool) {
 	if err == nil {
 		return false
 	}
-	if refused = a.c == nil && errors.Is(err, syscall.ECONNREFUSED); refused {
-		x.refusals++
-	}
+	refused = a.c == nil && errors.Is(err, syscall.ECONNREFUSED)
 	a.close() // before the answer, so that what was written does not change any more
 	return a.failed(err)
 }
@@ -82,9 +80,12 @@ func (a *attempt) failed(err error) bool {
 		return false
 	}
 	may := untouched || x.idempotent()
-	// A refused connection ended the instance's credits, and nothing was sent: of
-	// many instances that died at once any number may be met.
-	within := x.resends+1-x.refusals <= maxResends && x.refusals <= maxRefusals
+	if untouched {
+		x.unsent++
+	}
+	// Where nothing was sent there is nothing to send again: of many instances
+	// that died at once any number may be met.
+	within := x.resends+1-x.unsent <= maxResends && x.unsent <= maxUnsent
 	if may && !x.informed && x.body.resendable() && within && x.remaining() > 0 {
 		x.ticket.Avoid = a.m.inst
 		return true

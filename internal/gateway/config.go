@@ -94,8 +94,8 @@ const (
 	maxAnswer      = 256 << 10       // of a response's head
 	holdLimit      = 64 << 10        // of a body that is kept to be sent again
 	copySize       = 32 << 10        // of a copy buffer
-	maxResends     = 2               // beside those after a refused connection
-	maxRefusals    = 64              // of a request
+	maxResends     = 2               // beside those after attempts that sent nothing
+	maxUnsent      = 64              // such attempts of a request
 	maxInforms     = 32              // informational responses before the final one
 	maxIdleConns   = 256             // per instance
 	idleFor        = 4 * time.Second // below the 5 s after which common servers close

@@ -30,7 +30,7 @@ type exchange struct {
 	// that something of the final one did.
 	informed, forwarded bool
 	status              int
-	resends, refusals   int
+	resends, unsent     int
 	// own is end but for a request with a body; it and the timer are kept.
 	own *ending
 	due *time.Timer // in the queue; nil before it was needed

@@ -140,6 +140,22 @@ func TestARequestOutlivesAnyNumberOfInstancesThatDiedAtOnce(t *testing.T) {
 	}
 }
 
+func TestARequestOfWhichNothingWasSentIsNotSpentOnInstancesThatCannotBeReached(t *testing.T) {
+	r := newRig(t)
+	h := r.host("h1")
+	for i := range 6 { // a group address, to which nothing connects
+		h.offer(instance{ID: fmt.Sprintf("away%d", i), Service: "hello", Revision: "hello-00001", Address: "224.0.0.1:9"}, 1)
+	}
+	h.offer(instance{ID: "b", Service: "hello", Revision: "hello-00001", Address: r.backend(answerWith("b"))}, 1)
+	r.tables.publish(1, route("hello", 1))
+	h.synced()
+	for range 10 {
+		if resp, body := r.do(r.request("POST", "hello.localhost", "/", strings.NewReader("x"))); resp.StatusCode != 200 || body != "b" {
+			t.Fatalf("answered %d %q", resp.StatusCode, body)
+		}
+	}
+}
+
 func TestARefusedConnectionEndsTheInstanceAndNoRequest(t *testing.T) {
 	r := newRig(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
