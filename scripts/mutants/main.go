@@ -1,4 +1,4 @@
-// Mutants takes the rules of deployments out of the code, one at a time, and
+// Command mutants takes the rules of deployments out of the code, one at a time, and
 // says whether the test that is named for each fails. Nothing is written into
 // the tree: the compiler is given an overlay. With -table it prints the list as
 // it stands in docs/reference/invariants.md.
