@@ -80,11 +80,11 @@ func failsOnce(record string, flags ...string) func(t *testing.T, p *plant, f *f
 		c.more(50)
 		p.finished(name, 2, 2)
 		c.end()
-		order := []string{one(name), two(name)}
+		turns := 1 // from one revision to the other; the failed try may end before a request comes by
 		if record == "deploy finalize:" {
-			order = []string{one(name), two(name), one(name), two(name)}
+			turns = 3
 		}
-		if got := c.order(); slices.Contains(flags, "exclusive") && !slices.Equal(got, order) {
+		if got := c.order(); slices.Contains(flags, "exclusive") && (len(got) > turns+1 || got[0] != one(name) || got[len(got)-1] != two(name)) {
 			t.Errorf("two revisions ran at once: executed by %v in turn", got)
 		}
 	}
