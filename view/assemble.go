@@ -53,6 +53,11 @@ func (a *Assembler) Assemble(r Route, members []Member) Assembly {
 		settled := slices.ContainsFunc(mine, func(m Member) bool { return m.counted() && m.Verdict.In() && m.Settled })
 		for _, g := range zones(set.group, mine) {
 			mark, serve := a.judge(g, &out, now)
+			for _, m := range g.members {
+				if _, served := inView[m.ID]; !served && m.withdrawn() {
+					inView[m.ID] = m.out()
+				}
+			}
 			for _, m := range serve {
 				inView[m.ID] = m.served(settled, mark.DegradedConfidence)
 			}
@@ -73,12 +78,25 @@ func (a *Assembler) Assemble(r Route, members []Member) Assembly {
 // served is the member with the weight that callers see.
 func (m Member) served(settled, disregarded bool) Endpoint {
 	e := m.Endpoint
+	if e.Weight == 0 { // nobody judged it yet, which says nothing about it
+		e.Weight = FullWeight
+	}
 	switch {
 	case disregarded:
 		e.Weight = FullWeight
 	case settled:
 		e.Weight = max(e.Weight*m.Ramp/1000, 1)
 	}
+	return e
+}
+
+// withdrawn says that the verdict alone keeps the member out: it is there, and
+// meant to stay.
+func (m Member) withdrawn() bool { return !m.Verdict.In() && !m.Terminating && !m.Removed }
+
+func (m Member) out() Endpoint {
+	e := m.Endpoint
+	e.Weight = 0
 	return e
 }
 

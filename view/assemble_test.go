@@ -2,6 +2,7 @@ package view
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -61,8 +62,8 @@ func TestTheGuardReturnsAllThatCountWhereHealthWouldLeaveTooLittle(t *testing.T)
 		t.Run(x.name, func(t *testing.T) {
 			a := Assembler{}
 			out := a.Assemble(route("r"), x.members)
-			if len(out.View.Endpoints) != x.left || len(marked(out.View)) != x.marks {
-				t.Errorf("%d endpoints, marked %v; want %d, %d marks", len(out.View.Endpoints), marked(out.View), x.left, x.marks)
+			if out.View.InRotation() != x.left || len(marked(out.View)) != x.marks {
+				t.Errorf("%d endpoints, marked %v; want %d, %d marks", out.View.InRotation(), marked(out.View), x.left, x.marks)
 			}
 		})
 	}
@@ -91,13 +92,13 @@ func TestWhoWasNeverReadyOrIsTerminatingNeitherComesBackThroughTheGuardNorTripsI
 		members[i].EverReady, members[i].Verdict = false, Unknown
 	}
 	a := Assembler{}
-	if out := a.Assemble(route("r"), members); len(out.Tripped) != 0 || len(out.View.Endpoints) != 3 {
-		t.Errorf("never ready: %d trips, %d endpoints; want none, 3", len(out.Tripped), len(out.View.Endpoints))
+	if out := a.Assemble(route("r"), members); len(out.Tripped) != 0 || out.View.InRotation() != 3 {
+		t.Errorf("never ready: %d trips, %d endpoints; want none, 3", len(out.Tripped), out.View.InRotation())
 	}
 	members = sick(fleet("r", "a", 6), 6)
 	members[0].Terminating, members[1].EverReady = true, false
-	if out := a.Assemble(route("r"), members); len(out.View.Endpoints) != 4 {
-		t.Errorf("tripped: %d endpoints; want the 4 that count", len(out.View.Endpoints))
+	if out := a.Assemble(route("r"), members); out.View.InRotation() != 4 {
+		t.Errorf("tripped: %d endpoints; want the 4 that count", out.View.InRotation())
 	}
 }
 
@@ -108,11 +109,11 @@ func TestATripEndsWithAMarginAndByARealScaleDown(t *testing.T) {
 		t.Fatal("11 of 20 hung: no trip")
 	}
 	members = sick(fleet("r", "a", 20), 9)
-	if out := a.Assemble(route("r"), members); len(out.Untripped) != 0 || len(out.View.Endpoints) != 20 {
+	if out := a.Assemble(route("r"), members); len(out.Untripped) != 0 || out.View.InRotation() != 20 {
 		t.Error("55 per cent in rotation: the trip ended without its margin")
 	}
 	members = sick(fleet("r", "a", 20), 8)
-	if out := a.Assemble(route("r"), members); len(out.Untripped) != 1 || len(out.View.Endpoints) != 12 {
+	if out := a.Assemble(route("r"), members); len(out.Untripped) != 1 || out.View.InRotation() != 12 {
 		t.Error("60 per cent in rotation: the trip did not end")
 	}
 	a.Assemble(route("r"), sick(fleet("r", "a", 20), 15))
@@ -120,7 +121,7 @@ func TestATripEndsWithAMarginAndByARealScaleDown(t *testing.T) {
 	for i := range 15 {
 		members[i].Removed = true
 	}
-	if out := a.Assemble(route("r"), members); len(out.Untripped) != 1 || len(out.View.Endpoints) != 5 {
+	if out := a.Assemble(route("r"), members); len(out.Untripped) != 1 || out.View.InRotation() != 5 {
 		t.Error("the hung ones were removed by their authority: the trip did not end")
 	}
 }
@@ -128,12 +129,12 @@ func TestATripEndsWithAMarginAndByARealScaleDown(t *testing.T) {
 func TestTheGuardHasThreeModes(t *testing.T) {
 	hold := Assembler{Policy: GuardPolicy{Mode: HoldForPerson}}
 	hold.Assemble(route("r"), sick(fleet("r", "a", 10), 2))
-	if out := hold.Assemble(route("r"), sick(fleet("r", "a", 10), 7)); len(out.View.Endpoints) != 8 {
-		t.Errorf("hold: %d endpoints; want the 8 that were in rotation before", len(out.View.Endpoints))
+	if out := hold.Assemble(route("r"), sick(fleet("r", "a", 10), 7)); out.View.InRotation() != 8 {
+		t.Errorf("hold: %d endpoints; want the 8 that were in rotation before", out.View.InRotation())
 	}
 	honour := Assembler{Policy: GuardPolicy{Mode: Honour}}
-	if out := honour.Assemble(route("r"), sick(fleet("r", "a", 10), 10)); len(out.View.Endpoints) != 0 || len(out.Tripped) != 1 || !out.Lost {
-		t.Errorf("honour: %d endpoints, %d trips, lost %v; want none, one, true", len(out.View.Endpoints), len(out.Tripped), out.Lost)
+	if out := honour.Assemble(route("r"), sick(fleet("r", "a", 10), 10)); out.View.InRotation() != 0 || len(out.Tripped) != 1 || !out.Lost {
+		t.Errorf("honour: %d endpoints, %d trips, lost %v; want none, one, true", out.View.InRotation(), len(out.Tripped), out.Lost)
 	}
 }
 
@@ -145,7 +146,7 @@ func TestUnknownAndDegradedStayInRotation(t *testing.T) {
 	members[0].Verdict, members[0].Weight = Degraded, 300
 	a := Assembler{}
 	out := a.Assemble(route("r"), members)
-	if len(out.View.Endpoints) != 4 || out.View.Endpoints[0].Weight != 300 || len(out.Tripped) != 0 {
+	if out.View.InRotation() != 4 || out.View.Endpoints[0].Weight != 300 || len(out.Tripped) != 0 {
 		t.Errorf("got %+v", out.View)
 	}
 }
@@ -191,7 +192,7 @@ func TestADeltaLeadsToTheSameContent(t *testing.T) {
 				}
 			}
 			if rapid.Bool().Draw(t, "marked") {
-				s.Marks = []ZoneMark{{Group: "r", Counted: 2}}
+				s.Marks = []ZoneMark{{Group: "r", Counted: rapid.IntRange(1, 2).Draw(t, "counted")}}
 			}
 			views = append(views, s)
 		}
@@ -220,6 +221,39 @@ func TestADeltaLeadsToTheSameContent(t *testing.T) {
 	})
 }
 
+func TestMarksThatDidNotChangeAreNotSentAgain(t *testing.T) {
+	marks := []ZoneMark{{Group: "r", Counted: 2, In: 2}}
+	before := &Service{Name: "s", Version: Version{Incarnation: "i", Counter: 1}, Marks: marks}
+	after := &Service{Name: "s", Version: Version{Incarnation: "i", Counter: 2}, Marks: slices.Clone(marks)}
+	if c := after.ChangeFrom(before); len(c.Marks) != 0 || !c.SameMarks {
+		t.Errorf("the change holds %+v", c)
+	}
+	if c := after.ChangeFrom(nil); len(c.Marks) != 1 || c.SameMarks {
+		t.Errorf("the whole view holds %+v", c)
+	}
+}
+
+func TestWhatHealthKeepsOutIsListedWithoutWeightAndWhatEndedIsNot(t *testing.T) {
+	a := Assembler{}
+	members := fleet("r", "a", 6)
+	members[0].Verdict, members[0].Weight = Ineligible, 0
+	members[1].Verdict, members[1].Weight, members[1].Removed = Ineligible, 0, true
+	members[2].Verdict, members[2].Weight, members[2].Terminating = Ineligible, 0, true
+	members[3].Verdict, members[3].EverReady = Unknown, false
+	s := a.Assemble(route("r"), members).View
+	if e, listed := s.Endpoint(members[0].ID); !listed || e.In() || e.Verdict != Ineligible {
+		t.Errorf("what health keeps out is %+v, listed %v", e, listed)
+	}
+	for _, m := range members[1:4] {
+		if e, listed := s.Endpoint(m.ID); listed {
+			t.Errorf("listed: %+v", e)
+		}
+	}
+	if s.InRotation() != 2 {
+		t.Errorf("%d in rotation", s.InRotation())
+	}
+}
+
 func TestTroubleIsUrgentAndARemovalByPlanNeverPassesAnAddition(t *testing.T) {
 	a := Assembler{}
 	before := a.Assemble(route("r"), fleet("r", "a", 4)).View
@@ -232,8 +266,8 @@ func TestTroubleIsUrgentAndARemovalByPlanNeverPassesAnAddition(t *testing.T) {
 	if !urgent {
 		t.Fatal("nothing is urgent")
 	}
-	if _, in := at.Endpoint(members[0].ID); in {
-		t.Error("the hung one is still in the view")
+	if e, listed := at.Endpoint(members[0].ID); e.In() || !listed {
+		t.Error("the hung one is still in rotation, or is not said to be out")
 	}
 	if _, in := at.Endpoint(members[1].ID); !in {
 		t.Error("the planned removal passed the addition that it waits for")
@@ -243,6 +277,10 @@ func TestTroubleIsUrgentAndARemovalByPlanNeverPassesAnAddition(t *testing.T) {
 	}
 	if _, in := at.Endpoint(members[4].ID); in {
 		t.Error("an addition was urgent")
+	}
+	ended := a.Assemble(route("r"), append(sick(fleet("r", "a", 4), 1)[1:], fleet("r", "b", 1)...)).View
+	if left, urgent := Urgent(at, &ended, planned); urgent {
+		t.Errorf("the end of one that was out already is urgent: %+v", left)
 	}
 	if _, urgent := Urgent(&before, &before, planned); urgent {
 		t.Error("nothing changed, and it is urgent")

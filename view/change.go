@@ -17,7 +17,9 @@ type Change struct {
 	Put      []Endpoint // new or otherwise, by ID
 	Gone     []string   // identities, sorted
 	Marks    []ZoneMark // all of them: they are few
-	Digest   Digest     // of what results
+	// SameMarks says that the marks are those of Base, instead.
+	SameMarks bool
+	Digest    Digest // of what results
 }
 
 // Full says that the change replaces all that is held.
@@ -32,6 +34,9 @@ func (s *Service) ChangeFrom(old *Service) Change {
 		return c
 	}
 	c.Base = old.Version
+	if slices.Equal(old.Marks, s.Marks) {
+		c.Marks, c.SameMarks = nil, true
+	}
 	i := 0
 	for _, e := range s.Endpoints {
 		for ; i < len(old.Endpoints) && old.Endpoints[i].ID < e.ID; i++ {
@@ -63,6 +68,9 @@ func (s *Service) Apply(c Change) (*Service, error) {
 			return nil, fmt.Errorf("cannot apply the view %s of %s: %w", c.To, c.Service, ErrBase)
 		}
 		out.Endpoints = merge(s.Endpoints, c.Put, c.Gone)
+		if c.SameMarks {
+			out.Marks = s.Marks
+		}
 	}
 	if out.Digest() != c.Digest {
 		return nil, fmt.Errorf("cannot apply the view %s of %s: %w", c.To, c.Service, ErrDigest)
@@ -98,6 +106,9 @@ func Compose(first, second Change) (Change, error) {
 	}
 	out := second
 	out.Base = first.Base
+	if second.SameMarks {
+		out.Marks, out.SameMarks = first.Marks, first.SameMarks
+	}
 	out.Put = merge(first.Put, second.Put, second.Gone)
 	out.Gone = slices.DeleteFunc(slices.Clone(first.Gone), func(id string) bool {
 		_, back := slices.BinarySearchFunc(second.Put, id, byID)

@@ -32,14 +32,18 @@ type Endpoint struct {
 	// Address is host:port, or a URL.
 	Address string `json:"address"`
 	Zone    string `json:"zone,omitempty"`
-	// Weight in thousandths, ramp included. Never 0: what has no weight is not
-	// in the view.
+	// Weight in thousandths, ramp included. 0 is not to be used: its health
+	// keeps it out. It is listed so that who knows of it otherwise, or used it
+	// before, tells that from an end.
 	Weight int `json:"weight"`
 	// Verdict is the truth also where the guard disregards it.
 	Verdict Verdict `json:"verdict"`
 	// HealthUnknown says that its runtime supplies no signal of its own.
 	HealthUnknown bool `json:"healthUnknown,omitempty"`
 }
+
+// In reports whether the endpoint is to be used.
+func (e Endpoint) In() bool { return e.Weight > 0 }
 
 // ZoneMark is what callers are told of one set in one zone.
 type ZoneMark struct {
@@ -76,6 +80,34 @@ func (s *Service) Endpoint(id string) (Endpoint, bool) {
 		return Endpoint{}, false
 	}
 	return s.Endpoints[i], true
+}
+
+// InRotation counts the endpoints that are to be used.
+func (s *Service) InRotation() (n int) {
+	if s == nil {
+		return 0
+	}
+	for i := range s.Endpoints {
+		if s.Endpoints[i].In() {
+			n++
+		}
+	}
+	return n
+}
+
+// Disregarded says whether health is disregarded in a zone of a group.
+func (s *Service) Disregarded(group, zone string) bool {
+	pooled := false
+	for _, m := range s.Marks {
+		switch {
+		case m.Group != group:
+		case m.Zone == zone:
+			return m.DegradedConfidence
+		case m.Zone == "":
+			pooled = m.DegradedConfidence
+		}
+	}
+	return pooled
 }
 
 func byID(e Endpoint, id string) int {

@@ -36,22 +36,12 @@ type Taken struct {
 // it where it is the highest. The error wraps ErrOlderEpoch, ErrRivalEpoch,
 // ErrUnauthenticated or ErrMalformed; h stands then.
 func (h *Held) Heed(e Epoch, r Rules) (*Held, Taken, error) {
-	if e.Incarnation == "" {
-		return h, Taken{}, fmt.Errorf("cannot follow a leader without incarnation: %w", ErrMalformed)
-	}
-	foreign, err := h.checkEpoch(e, r)
-	if err != nil {
+	marks, foreign, err := h.heard().Heed(e, r.Authenticated)
+	if err != nil || h.Epoch() == e {
 		return h, Taken{}, err
 	}
-	if h.Epoch() == e {
-		return h, Taken{}, nil
-	}
 	next := h.clone()
-	m := Mark{Epoch: e}
-	if old := h.mark(e.Incarnation); old != nil {
-		m.Version = old.Version
-	}
-	next.marks = h.marked(m)
+	next.marks = marks
 	return next, Taken{Foreign: foreign}, nil
 }
 
@@ -62,7 +52,7 @@ func (h *Held) Take(d Delta, r Rules) (*Held, Taken, error) {
 	if err := wellFormed(d); err != nil {
 		return h, Taken{}, err
 	}
-	foreign, err := h.checkEpoch(d.Epoch, r)
+	foreign, err := h.heard().check(d.Epoch, r.Authenticated)
 	if err != nil {
 		return h, Taken{}, err
 	}
@@ -75,7 +65,7 @@ func (h *Held) Take(d Delta, r Rules) (*Held, Taken, error) {
 	}
 	next := h.clone()
 	next.told = told
-	next.marks = h.marked(Mark{Epoch: d.Epoch, Version: d.To})
+	next.marks = h.heard().with(Mark{Epoch: d.Epoch, Version: d.To})
 	return next, Taken{Foreign: foreign, Orphaned: next.serve(d, h, r.Refuse)}, nil
 }
 
@@ -97,31 +87,6 @@ func wellFormed(d Delta) error {
 		return fmt.Errorf("cannot take the table %s from %s: %w", d.To, d.Base, ErrBase)
 	}
 	return nil
-}
-
-// checkEpoch says whether e's leader may be obeyed, and whether its
-// incarnation is another than the one heard last.
-func (h *Held) checkEpoch(e Epoch, r Rules) (foreign bool, err error) {
-	last := h.Epoch()
-	if last.Zero() {
-		return false, nil
-	}
-	foreign = e.Incarnation != last.Incarnation
-	if foreign && !r.Authenticated {
-		return false, fmt.Errorf("cannot follow the epoch %s: %w", e, ErrUnauthenticated)
-	}
-	m := h.mark(e.Incarnation)
-	if m == nil {
-		return foreign, nil
-	}
-	switch e.Against(m.Epoch) {
-	case Older:
-		return false, fmt.Errorf("cannot follow the epoch %s: %w (%s)", e, ErrOlderEpoch, m.Epoch)
-	case Rival:
-		return false, fmt.Errorf("cannot follow the epoch %s: %w (%s)", e, ErrRivalEpoch, m.Epoch)
-	default:
-		return foreign, nil
-	}
 }
 
 // serve works out the table to route by after d, and returns the new orphans.

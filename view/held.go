@@ -14,17 +14,8 @@ type Held struct {
 	serving  *Table
 	refused  map[string]string  // :: service → why its entry is not served
 	orphaned map[string]Version // :: service → the last version that named it
-	marks    []Mark             // the one heard last is last
+	marks    Marks
 }
-
-// Mark is the highest that was taken of one incarnation.
-type Mark struct {
-	Epoch   Epoch   `json:"epoch"`
-	Version Version `json:"version"`
-}
-
-// maxMarks bounds how many incarnations are remembered.
-const maxMarks = 8
 
 // Told is the table that the plane sent, bad entries included. Its version and
 // digest are what is acknowledged, so that they can be compared with the plane's.
@@ -47,10 +38,7 @@ func (h *Held) Serving() *Table {
 
 // Epoch is the highest of the incarnation that was heard last.
 func (h *Held) Epoch() Epoch {
-	if h == nil || len(h.marks) == 0 {
-		return Epoch{}
-	}
-	return h.marks[len(h.marks)-1].Epoch
+	return h.heard().Last()
 }
 
 // EpochOf is the highest that was taken of one incarnation; zero when unknown.
@@ -87,28 +75,11 @@ func (h *Held) Objections() map[string]string {
 	return out
 }
 
-func (h *Held) mark(incarnation string) *Mark {
+func (h *Held) heard() Marks {
 	if h == nil {
 		return nil
 	}
-	for i := range h.marks {
-		if h.marks[i].Epoch.Incarnation == incarnation {
-			return &h.marks[i]
-		}
-	}
-	return nil
+	return h.marks
 }
 
-// marked returns h's marks with m as the last.
-func (h *Held) marked(m Mark) []Mark {
-	var out []Mark
-	if h != nil {
-		for _, old := range h.marks {
-			if old.Epoch.Incarnation != m.Epoch.Incarnation {
-				out = append(out, old)
-			}
-		}
-	}
-	out = append(out, m)
-	return out[max(0, len(out)-maxMarks):]
-}
+func (h *Held) mark(incarnation string) *Mark { return h.heard().of(incarnation) }

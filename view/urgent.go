@@ -18,7 +18,7 @@ func Urgent(published, target *Service, planned Planned) (*Service, bool) {
 	for _, e := range published.Endpoints {
 		to, still := target.Endpoint(e.ID)
 		switch {
-		case !still && !planned(e.ID):
+		case !still && e.In() && !planned(e.ID):
 			urgent = true
 			continue
 		case still && lowered(e, to):

@@ -28,6 +28,7 @@ type Evaluator struct {
 	services  map[string]*service  // :: service name → its terms and its view
 	due       map[int64][]uint32   // :: tick → handles that must be judged then
 	now       int64
+	counter   uint64          // of the last view that was published, of any service: none is used again
 	touched   map[string]bool // :: service name → its view may have changed
 }
 

@@ -100,11 +100,11 @@ func TestEveryProberCutOffFromAFleetInThreeZonesWithdrawsNobody(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			p := newPlane(10, "a", "b", "c")
 			p.run(60, good)
-			if n := len(p.published(t).Endpoints); n != 30 {
+			if n := p.published(t).InRotation(); n != 30 {
 				t.Fatalf("%d endpoints to begin with", n)
 			}
 			p.run(600, x.then)
-			if n := len(p.published(t).Endpoints); n != 30 {
+			if n := p.published(t).InRotation(); n != 30 {
 				t.Errorf("%d of 30 endpoints are left", n)
 			}
 			for _, tr := range p.history {
@@ -135,16 +135,27 @@ func TestAClosedPortIsWithdrawnAndItsReturnIsSlower(t *testing.T) {
 		return eligibility.Good
 	}
 	p.run(5, closed)
-	if _, in := p.published(t).Endpoint("a-000"); in {
+	if e, _ := p.published(t).Endpoint("a-000"); e.In() {
 		t.Error("its port is closed, and it is in the view after an interval")
 	}
 	p.run(20, good)
-	if _, in := p.published(t).Endpoint("a-000"); in {
+	if e, _ := p.published(t).Endpoint("a-000"); e.In() {
 		t.Error("it came back within 20 s")
 	}
 	p.run(30, good)
-	if _, in := p.published(t).Endpoint("a-000"); !in {
+	if e, _ := p.published(t).Endpoint("a-000"); !e.In() {
 		t.Error("it did not come back")
+	}
+}
+
+func TestAServiceThatIsMadeAgainIsNumberedOn(t *testing.T) {
+	p := newPlane(2, "a")
+	p.run(60, good)
+	last := p.published(t).Version
+	p.Forget("s")
+	p.SetRoute(view.Route{Service: "s", Splits: []view.Split{{Revision: "r", Percent: 100, Group: "r", Allowed: []string{"r"}}}})
+	if again := p.Publish("s", true); !again.Changed || again.View.Version.Against(last) != view.Newer {
+		t.Errorf("it was %s before it was made again, and is %s", last, again.View.Version)
 	}
 }
 
@@ -163,13 +174,13 @@ func TestUrgentChangesGoFirstAndTheRestWithinTheNextPublication(t *testing.T) {
 	if !out.Changed || !out.Rest || out.View.Version.Counter != before.Version.Counter+1 {
 		t.Fatalf("got %+v", out)
 	}
-	if _, in := out.View.Endpoint("a-000"); in {
+	if e, _ := out.View.Endpoint("a-000"); e.In() {
 		t.Error("the closed one is in the urgent version")
 	}
-	if _, in := out.View.Endpoint("a-900"); in {
+	if e, _ := out.View.Endpoint("a-900"); e.In() {
 		t.Error("an addition was urgent")
 	}
-	if _, in := p.published(t).Endpoint("a-900"); !in {
+	if e, _ := p.published(t).Endpoint("a-900"); !e.In() {
 		t.Error("the addition did not follow")
 	}
 }

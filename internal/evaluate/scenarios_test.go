@@ -170,8 +170,8 @@ func TestABadHealthCheckForTheWholeFleetTripsTheGuardInEachZoneAndDrainsNobody(t
 	}
 	p.second()
 	out := p.Publish("s", false)
-	if !out.Changed || len(out.Tripped) != 3 || len(out.View.Endpoints) != 12 || !out.Lost {
-		t.Errorf("%d trips, %d endpoints, lost %v; want three, twelve, true", len(out.Tripped), len(out.View.Endpoints), out.Lost)
+	if !out.Changed || len(out.Tripped) != 3 || out.View.InRotation() != 12 || !out.Lost {
+		t.Errorf("%d trips, %d endpoints, lost %v; want three, twelve, true", len(out.Tripped), out.View.InRotation(), out.Lost)
 	}
 	for _, e := range out.View.Endpoints {
 		if e.Verdict != view.Ineligible {
@@ -198,7 +198,7 @@ func TestAllOscillateTheGuardComesAfterQuarantineAndNothingIsDrained(t *testing.
 						quarantined++
 					}
 				}
-				if n := len(p.published(t).Endpoints); n != 4 {
+				if n := p.published(t).InRotation(); n != 4 {
 					t.Fatalf("%d of 4 endpoints are left", n)
 				}
 				if ready && i == 40 {
@@ -219,7 +219,7 @@ func TestTheFirstStartWithNoEvidenceAtAllWithdrawsNothing(t *testing.T) {
 	}
 	for range 300 {
 		p.second()
-		if n := len(p.published(t).Endpoints); n != 6 {
+		if n := p.published(t).InRotation(); n != 6 {
 			t.Fatalf("%d of 6 endpoints without any evidence", n)
 		}
 	}
@@ -232,7 +232,7 @@ func TestAServiceOfOneInstanceIsServedThroughTheGuardAndTheAlarmIsTheGravest(t *
 	p.published(t)
 	p.run(10, func(registry.Instance) eligibility.Result { return eligibility.Refused })
 	out := p.Publish("s", true)
-	if len(out.View.Endpoints) != 1 || !out.View.Marks[0].DegradedConfidence || !out.Lost {
+	if out.View.InRotation() != 1 || !out.View.Marks[0].DegradedConfidence || !out.Lost {
 		t.Errorf("got %+v, lost %v", out.View, out.Lost)
 	}
 }
@@ -295,7 +295,7 @@ func TestAMisdeclaredDependencyCannotDrainTheService(t *testing.T) {
 		p.ingest.Self(x.Handle, x.Handle, eligibility.Self{Ready: true, Dependencies: []eligibility.Permille{1000}})
 	}
 	p.second()
-	if n := len(p.published(t).Endpoints); n != 6 {
+	if n := p.published(t).InRotation(); n != 6 {
 		t.Errorf("%d of 6 endpoints are left", n)
 	}
 }
@@ -312,14 +312,14 @@ func TestAnAuthorityThatAnswersWithAnEmptyListTakesNobodyAndARealScaleDownDoes(t
 	all := p.reg.Of("s")
 	list(nil, false)
 	p.run(5, good)
-	if n := len(p.published(t).Endpoints); n != 5 {
+	if n := p.published(t).InRotation(); n != 5 {
 		t.Fatalf("an empty list: %d of 5 endpoints are left", n)
 	}
 	list(all, false)
 	p.run(5, good)
 	list(all[:2], true)
 	p.run(5, good)
-	if n := len(p.published(t).Endpoints); n != 2 {
+	if n := p.published(t).InRotation(); n != 2 {
 		t.Errorf("scaled down to 2: %d endpoints", n)
 	}
 }

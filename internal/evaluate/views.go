@@ -43,10 +43,8 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 		return out
 	}
 	target.Version, target.Epoch = e.Version, e.Epoch
-	target.Version.Counter = 1
-	if s.published != nil {
-		target.Version.Counter = s.published.Version.Counter + 1
-	}
+	e.counter++
+	target.Version.Counter = e.counter
 	s.published, out.View, out.Changed = target, target, true
 	return out
 }
