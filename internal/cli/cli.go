@@ -72,15 +72,17 @@ type commands struct {
 	Explain   explainCmd   `cmd:"" group:"services" help:"Say what each record and each part of the world says, where they differ, which wins and why, and what to do; of one instance, why it is believed to be what it is."`
 	Instances instancesCmd `cmd:"" group:"services" help:"Show what is believed of each instance, since when, and by which rule."`
 	History   historyCmd   `cmd:"" group:"services" help:"Show every change of what was believed of instances, and why."`
+	Flaps     flapsCmd     `cmd:"" group:"services" help:"Show which instances came and went too often, and the changes that earned it."`
 	Contract  contractCmd  `cmd:"" group:"services" help:"How the health of a service's instances is read."`
 	Logs      logsCmd      `cmd:"" group:"services" help:"Show what the instances wrote."`
 	Events    eventsCmd    `cmd:"" group:"services" help:"Show the history of a service."`
 
-	Token    tokenCmd    `cmd:"" group:"installation" help:"Tokens by which hosts and gateways join."`
-	Gateways gatewaysCmd `cmd:"" group:"installation" help:"List the known gateways, or retire one."`
-	Hosts    hostsCmd    `cmd:"" group:"installation" help:"List the known hosts, or retire one."`
-	Info     infoCmd     `cmd:"" group:"installation" help:"Show who leads, and what the store guarantees."`
-	Version  versionCmd  `cmd:"" group:"installation" help:"Show the version of this program."`
+	Token       tokenCmd       `cmd:"" group:"installation" help:"Tokens by which hosts and gateways join."`
+	Gateways    gatewaysCmd    `cmd:"" group:"installation" help:"List the known gateways, or retire one."`
+	Hosts       hostsCmd       `cmd:"" group:"installation" help:"List the known hosts, or retire one."`
+	DiffRuntime diffRuntimeCmd `cmd:"" name:"diff-runtime" group:"installation" help:"Compare, row by row, what runs by its authorities' word with the registry; exit with 1 where they differ or one does not answer."`
+	Info        infoCmd        `cmd:"" group:"installation" help:"Show who leads, and what the store guarantees."`
+	Version     versionCmd     `cmd:"" group:"installation" help:"Show the version of this program."`
 
 	Reference referenceCmd `cmd:"" hidden:"" help:"Write the reference of the command line."`
 }

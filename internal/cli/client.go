@@ -29,6 +29,7 @@ const (
 // client is the API as a command uses it.
 type client struct {
 	fairleadv1connect.ServiceAPIServiceClient
+	fairleadv1connect.DiscoveryAPIServiceClient
 	admin fairleadv1connect.AdminAPIServiceClient
 	close func()
 }
@@ -98,9 +99,10 @@ func (c *call) overTLS(address string) (*client, error) {
 func newClient(t *http.Transport, base string) *client {
 	hc := &http.Client{Transport: t}
 	return &client{
-		ServiceAPIServiceClient: fairleadv1connect.NewServiceAPIServiceClient(hc, base),
-		admin:                   fairleadv1connect.NewAdminAPIServiceClient(hc, base),
-		close:                   t.CloseIdleConnections,
+		ServiceAPIServiceClient:   fairleadv1connect.NewServiceAPIServiceClient(hc, base),
+		DiscoveryAPIServiceClient: fairleadv1connect.NewDiscoveryAPIServiceClient(hc, base),
+		admin:                     fairleadv1connect.NewAdminAPIServiceClient(hc, base),
+		close:                     t.CloseIdleConnections,
 	}
 }
 

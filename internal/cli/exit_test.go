@@ -71,6 +71,9 @@ func TestTheExitCodeSaysWhetherItWasDoneFailedRefusedOrUnreachable(t *testing.T)
 		{"instances hello", ExitDone},
 		{"history hello", ExitDone},
 		{"contract get hello", ExitDone},
+		{"flaps hello", ExitDone},
+		{"flaps helo", ExitRefused},
+		{"diff-runtime", ExitDone},
 		{"instances helo", ExitRefused},
 		{"history helo", ExitRefused},
 		{"contract get helo", ExitRefused},
@@ -118,6 +121,57 @@ func TestTheExitCodeSaysWhetherItWasDoneFailedRefusedOrUnreachable(t *testing.T)
 	}
 	if code, _, _ := p.run("delete", "hello", "--no-wait"); code != ExitDone {
 		t.Errorf("a change that is not waited for: exit code %d", code)
+	}
+}
+
+func TestADifferenceOrALagIsAnExitCode(t *testing.T) {
+	p := newPlaneFor(t)
+	if code, out, _ := p.run("diff-runtime"); code != ExitDone || !strings.Contains(out, "no row differs") {
+		t.Errorf("without a difference: exit code %d\n%s", code, out)
+	}
+	p.must(t, "lags", "11s")
+	if code, out, _ := p.run("diff-runtime"); code != ExitFailed || !strings.Contains(out, "11.0 s") {
+		t.Errorf("a host that does not answer: exit code %d\n%s", code, out)
+	}
+	p.must(t, "lags", "1s")
+	p.must(t, "differs", "hello", "i1")
+	for _, form := range []string{"table", "json"} {
+		if code, out, _ := p.run("diff-runtime", "-o", form); code != ExitFailed || !strings.Contains(out, "held") {
+			t.Errorf("with a difference: exit code %d\n%s", code, out)
+		}
+	}
+}
+
+func TestACondemnedContractIsAnExitCode(t *testing.T) {
+	p := newPlaneFor(t)
+	p.must(t, "automatic", "on")
+	if code, _, stderr := p.run("deploy", "hello", "--", "python3"); code != ExitDone {
+		t.Fatal(stderr)
+	}
+	file := filepath.Join(t.TempDir(), "contract.yaml")
+	for _, c := range []struct {
+		contract string
+		code     int
+		says     string
+	}{
+		{"{}", ExitDone, "would not have tripped"},
+		{"outByOutcomes: 0.09\ndegradeAt: 0.09\nin: 0.05", ExitFailed, "i1        not       failing-callers"},
+		{"worse: 0.01", ExitFailed, "it would be refused: worse is 10"},
+		{"wrose: 0.1", ExitRefused, ""},
+	} {
+		if err := os.WriteFile(file, []byte(c.contract), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		code, out, stderr := p.run("contract", "test", "hello", "-f", file)
+		if code != c.code || !strings.Contains(out, c.says) {
+			t.Errorf("%s: exit code %d, want %d\n%s%s", c.contract, code, c.code, out, stderr)
+		}
+		if code, _, _ := p.run("contract", "test", "hello", "-f", file, "-o", "json"); code != c.code {
+			t.Errorf("%s as JSON: exit code %d", c.contract, code)
+		}
+	}
+	if code, _, _ := p.run("contract", "test", "hello", "-f", file, "--since", "200h"); code != ExitRefused {
+		t.Errorf("a window that nothing is kept of: exit code %d", code)
 	}
 }
 
@@ -196,6 +250,7 @@ func TestEveryReadingCommandHasTheSameKeysEmptyOrFullInJSONAndYAML(t *testing.T)
 		{"version", "go platform version"},
 		{"info", "alarms epoch gatewayUrl guarantee incarnation leading store version"},
 		{"hosts", "hosts"},
+		{"diff-runtime", "differences observing sources"},
 		{"gateways", "gateways"},
 		{"get", "services"},
 	}
@@ -214,6 +269,7 @@ func TestEveryReadingCommandHasTheSameKeysEmptyOrFullInJSONAndYAML(t *testing.T)
 		{"instances hello", "instances observing service"},
 		{"history hello", "transitions"},
 		{"contract get hello", "contract declared service"},
+		{"flaps hello", "changes observing quarantines service"},
 		{"rollback hello --to hello-00001 --dry-run", "generation reason revision warm"},
 	}, installation...) {
 		p.answersWith(t, r[0], r[1])

@@ -94,8 +94,9 @@ func (cmd *historyCmd) Run(c *call) error {
 }
 
 type contractCmd struct {
-	Get contractGetCmd `cmd:"" help:"Show the health contract in force."`
-	Set contractSetCmd `cmd:"" help:"Declare a health contract; a dangerous one is refused with the reason."`
+	Get  contractGetCmd  `cmd:"" help:"Show the health contract in force."`
+	Set  contractSetCmd  `cmd:"" help:"Declare a health contract; a dangerous one is refused with the reason."`
+	Test contractTestCmd `cmd:"" help:"Say what a health contract would have done over the evidence that is retained; exit with 1 if it would have removed an instance that was not removed, or tripped the guard."`
 }
 
 type contractGetCmd struct {

@@ -104,16 +104,18 @@ type plane struct {
 	server    *http.Server
 	served    chan error
 
-	mu        sync.Mutex
-	instances []service.Instance
-	lines     []service.LogLine
-	written   chan struct{} // closed by the next line
-	deposed   chan struct{} // one for each reader of lines that is to be turned away
-	emitted   chan struct{} // one for each line that a reader was sent
-	automatic bool          // each new generation is deployed at once
-	watched   chan struct{} // one for each call that follows something
-	stop      context.CancelFunc
-	followed  chan error
+	mu          sync.Mutex
+	instances   []service.Instance
+	lines       []service.LogLine
+	lag         time.Duration
+	differences []discovery.Difference
+	written     chan struct{} // closed by the next line
+	deposed     chan struct{} // one for each reader of lines that is to be turned away
+	emitted     chan struct{} // one for each line that a reader was sent
+	automatic   bool          // each new generation is deployed at once
+	watched     chan struct{} // one for each call that follows something
+	stop        context.CancelFunc
+	followed    chan error
 }
 
 func newPlane(work string) (*plane, error) {
@@ -129,7 +131,7 @@ func newPlane(work string) (*plane, error) {
 		return nil, err
 	}
 	p.api = httpapi.New(httpapi.Config{
-		Store: p.store, Bucket: p.bucket, Hosts: hosts{p}, Gateways: gateways{}, Logs: p, Leader: p, Authority: p.authority, Discovery: p,
+		Store: p.store, Bucket: p.bucket, Hosts: hosts{p}, Gateways: gateways{}, Logs: p, Leader: p, Authority: p.authority, Discovery: p, Runtime: p,
 		NewID: func() string { return ulid.Make().String() }, Rand: rand.Reader,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -193,6 +195,23 @@ type gateways struct{}
 
 func (gateways) States() []service.GatewayState {
 	return []service.GatewayState{{Name: "gw", Connected: true, Public: "127.0.0.1:8080", Poll: "127.0.0.1:7702"}}
+}
+
+// Runtime says what the script made of it.
+func (p *plane) Runtime() ([]discovery.SourceState, []discovery.Difference, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return []discovery.SourceState{{Source: registry.Host, Name: "h1", Listed: 1, Registered: 1, Heard: true, Lag: p.lag}}, p.differences, true
+}
+
+// Try condemns what would remove by a tenth of the results.
+func (p *plane) Try(_ context.Context, _ string, c eligibility.Contract, since time.Duration) (discovery.Trial, error) {
+	if since != 6*time.Hour {
+		return discovery.Trial{}, fmt.Errorf("since is %s", since)
+	}
+	t := discovery.Trial{From: time.Unix(1_700_000_000, 0), To: time.Unix(1_700_000_600, 0), Seconds: 601, Recorded: 2, Reproduced: 2}
+	t.Removals = append(t.Removals, discovery.Removal{Instance: "i1", At: t.To, Rule: eligibility.FailingCallers, Why: "a third fails", AlsoInForce: c.OutByOutcomes > 100})
+	return t, nil
 }
 
 // Standings has a verdict on every instance that runs.
@@ -417,6 +436,17 @@ func (p *plane) do(args []string) error {
 			From: eligibility.Eligible, Why: "a third fails", Row: registry.Instance{Handle: 1},
 		}
 		return p.put(service.KindTransition, args[1]+".000000000007.1", x)
+	case "differs": // an instance's row from what its host says
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.differences = append(p.differences, discovery.Difference{Source: registry.Host, Name: "h1", Service: args[1], Instance: args[2], What: discovery.HeldDrop, Authority: "-", Registry: "registered"})
+		return nil
+	case "lags": // the host's last word is so old
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		var err error
+		p.lag, err = time.ParseDuration(args[1])
+		return err
 	case "wrote":
 		p.mu.Lock()
 		defer p.mu.Unlock()

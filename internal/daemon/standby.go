@@ -108,14 +108,19 @@ func (w *way) dial(ctx context.Context, network, address string) (net.Conn, erro
 // goes on for as long as the caller wants.
 func live() map[string]bool { // :: procedure → goes on
 	return map[string]bool{
-		fairleadv1connect.ServiceAPIServiceGetStatusProcedure:      false,
-		fairleadv1connect.ServiceAPIServiceListServicesProcedure:   false,
-		fairleadv1connect.ServiceAPIServiceStreamLogsProcedure:     true,
-		fairleadv1connect.ServiceAPIServiceExplainServiceProcedure: false,
-		fairleadv1connect.ServiceAPIServiceDeleteRevisionProcedure: false,
-		fairleadv1connect.AdminAPIServiceListGatewaysProcedure:     false,
-		fairleadv1connect.AdminAPIServiceListHostsProcedure:        false,
-		fairleadv1connect.AdminAPIServiceRetireGatewayProcedure:    false,
+		fairleadv1connect.ServiceAPIServiceGetStatusProcedure:       false,
+		fairleadv1connect.ServiceAPIServiceListServicesProcedure:    false,
+		fairleadv1connect.ServiceAPIServiceStreamLogsProcedure:      true,
+		fairleadv1connect.ServiceAPIServiceExplainServiceProcedure:  false,
+		fairleadv1connect.ServiceAPIServiceDeleteRevisionProcedure:  false,
+		fairleadv1connect.ServiceAPIServiceListInstancesProcedure:   false,
+		fairleadv1connect.ServiceAPIServiceExplainInstanceProcedure: false,
+		fairleadv1connect.DiscoveryAPIServiceListFlapsProcedure:     false,
+		fairleadv1connect.DiscoveryAPIServiceTestContractProcedure:  false,
+		fairleadv1connect.DiscoveryAPIServiceDiffRuntimeProcedure:   false,
+		fairleadv1connect.AdminAPIServiceListGatewaysProcedure:      false,
+		fairleadv1connect.AdminAPIServiceListHostsProcedure:         false,
+		fairleadv1connect.AdminAPIServiceRetireGatewayProcedure:     false,
 	}
 }
 

@@ -50,6 +50,7 @@ type term struct {
 	readAt    uint64                          // sequence at which contracts were read
 	routesAt  uint64
 	sealed    uint64
+	heldDrops uint64 // instances whose drop from a listing was held
 }
 
 // begin rebuilds from the recorded transitions and the kept ticks. Nil: ctx

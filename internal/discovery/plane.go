@@ -82,7 +82,7 @@ func New(cfg Config) *Plane {
 	}
 	p := &Plane{cfg: cfg, log: cfg.Logger}
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(newCollector(p))
+		cfg.Metrics.MustRegister(newCollector(p), newRuntimeCollector(p))
 	}
 	return p
 }

@@ -47,6 +47,8 @@ type leading struct {
 	lead *lead
 	end  context.CancelFunc
 	done chan struct{}
+
+	number uint64 // of the batch that its callers reported last
 }
 
 // begin has another plane take the lead; the one before is not told.
@@ -143,12 +145,16 @@ type hosts struct {
 	mu      sync.Mutex
 	all     []service.Instance
 	silent  time.Duration
+	away    bool // it was not heard since the leader started
 	changed chan struct{}
 }
 
 func (h *hosts) States() []service.HostState {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.away {
+		return nil
+	}
 	return []service.HostState{{Host: service.Host{Name: "a", Zone: "z"}, Connected: h.silent == 0, Reported: true, Silent: h.silent, Instances: slices.Clone(h.all)}}
 }
 

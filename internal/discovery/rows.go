@@ -62,6 +62,7 @@ func (t *term) sync(h service.HostState) {
 	for _, x := range append(s.Changed, s.Gone...) {
 		t.enter(x)
 	}
+	t.heldDrops += uint64(len(s.Held))
 	for _, x := range s.Held {
 		t.log.Warn("a host lists far fewer instances than before: held until something else confirms it", "host", h.Name, "service", x.Service, "instance", x.ID)
 	}

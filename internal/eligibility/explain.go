@@ -29,7 +29,7 @@ func (s *State) why(c *Terms, l *look, now int64) string {
 	case FailingProbes, Disagree:
 		return fmt.Sprintf("%s: %s of the looks fail, above %s is out", s.Rule.Says(), percent(l.bad), percent(c.OutByProbes))
 	case Quarantined:
-		return fmt.Sprintf("%s: more than %d changes in %d minutes; held out for another %d s", s.Rule.Says(), flapsKept-1, flapWindow/60, max(s.Quarantine.Until-now, 0))
+		return fmt.Sprintf("%s: more than %d changes in %d minutes; held out for another %d s", s.Rule.Says(), flapsKept-1, FlapWindow/60, max(s.Quarantine.Until-now, 0))
 	case Dependent:
 		if i := int(s.Self.WorstName); i < len(c.Dependencies) {
 			return fmt.Sprintf("it reports that %s is degraded by %s; that lowers its weight and no more", c.Dependencies[i].Name, percent(s.Self.Worst))

@@ -2,12 +2,14 @@ package eligibility
 
 // Flapping: how often evidence may move an instance in and out of rotation.
 const (
-	flapsKept     = 5              // the change of this number within flapWindow is one too many
-	flapWindow    = 10 * 60        // seconds
+	flapsKept     = 5              // the change of this number within FlapWindow is one too many
 	quarantineMin = int64(60)      // seconds; doubling
 	quarantineMax = int64(30 * 60) // seconds
 	quiet         = 60 * 60        // seconds without quarantine, after which the next is short again
 )
+
+// FlapWindow is the time within which changes are counted, in seconds.
+const FlapWindow = 10 * 60
 
 // Quarantine holds an instance out that came and went too often.
 type Quarantine struct {
@@ -19,14 +21,14 @@ type Quarantine struct {
 func (s *State) flap(now int64) bool {
 	copy(s.Flaps[:], s.Flaps[1:])
 	s.Flaps[flapsKept-1] = now
-	return s.Flaps[0] != 0 && now-s.Flaps[0] < flapWindow
+	return s.Flaps[0] != 0 && now-s.Flaps[0] < FlapWindow
 }
 
 // FlapsWithin is how many changes by evidence there were in the last ten
 // minutes, as far as they are kept.
 func (s *State) FlapsWithin(now int64) (n int) {
 	for _, t := range s.Flaps {
-		if t != 0 && now-t < flapWindow {
+		if t != 0 && now-t < FlapWindow {
 			n++
 		}
 	}

@@ -39,7 +39,7 @@ func (s *State) Judge(c *Terms, f Facts, now int64) (ch Change, changed bool, du
 	v, r, w := s.decide(c, f, &l, now)
 	ch = Change{From: s.Verdict, FromRule: s.Rule, FromWeight: s.Weight, To: v, Rule: r, Weight: w}
 	wasOut, isOut := s.Verdict == Ineligible, v == Ineligible
-	if wasOut != isOut && s.Rule != Starting && s.Rule.byEvidence() && r.byEvidence() && s.flap(now) {
+	if wasOut != isOut && s.Rule != Starting && s.Rule.ByEvidence() && r.ByEvidence() && s.flap(now) {
 		s.quarantine(now)
 		ch.To, ch.Rule, ch.Weight, ch.Quarantined = Ineligible, Quarantined, 0, true
 		isOut = true
@@ -94,7 +94,7 @@ func (s *State) decide(c *Terms, f Facts, l *look, now int64) (Verdict, Rule, Pe
 		return Ineligible, Quarantined, 0
 	case s.Rule == Starting:
 		return s.start(c, l, now)
-	case s.Verdict == Ineligible && s.Rule.byEvidence():
+	case s.Verdict == Ineligible && s.Rule.ByEvidence():
 		return s.comeBack(c, l, now)
 	}
 	return s.serve(c, l, now)

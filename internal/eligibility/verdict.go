@@ -109,6 +109,6 @@ func (r *Rule) UnmarshalText(text []byte) error {
 // Says is the rule in a sentence.
 func (r Rule) Says() string { return rules[min(int(r), len(rules)-1)].says }
 
-// byEvidence reports whether the rule rests on evidence, rather than on a fact
+// ByEvidence reports whether the rule rests on evidence, rather than on a fact
 // of the registry or a person's word.
-func (r Rule) byEvidence() bool { return rules[min(int(r), len(rules)-1)].evidence }
+func (r Rule) ByEvidence() bool { return rules[min(int(r), len(rules)-1)].evidence }

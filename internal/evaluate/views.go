@@ -131,6 +131,20 @@ func (e *Evaluator) Counts(name string) map[view.Verdict]int {
 	return out
 }
 
+// Flapping is how often a service's instances came and went by evidence in the
+// last ten minutes, and how many are in quarantine.
+func (e *Evaluator) Flapping(name string) (changes, quarantined int) {
+	if s := e.services[name]; s != nil {
+		for _, x := range s.members {
+			changes += x.state.FlapsWithin(e.now)
+			if x.state.Quarantine.Until > e.now {
+				quarantined++
+			}
+		}
+	}
+	return changes, quarantined
+}
+
 // View is what is published of a service; nil is nothing yet.
 func (e *Evaluator) View(name string) *view.Service {
 	if s := e.services[name]; s != nil {

@@ -43,7 +43,7 @@ const (
 
 // Rules is the whole table: what is not in it is refused.
 func Rules() []Rule {
-	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*"}
+	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*", "fairlead.v1.DiscoveryAPIService/*"}
 	return []Rule{
 		{Nobody, SocketControl, []string{procJoin}},
 		{Expired, SocketControl, []string{procRenew}},

@@ -16,6 +16,8 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/store"
 )
 
+const contractHint = "docs/reference/health-contract.md gives each field with its reason"
+
 // GetContract gives the contract in force.
 func (a *API) GetContract(ctx context.Context, req *connect.Request[fairleadv1.GetContractRequest]) (*connect.Response[fairleadv1.GetContractResponse], error) {
 	name := req.Msg.GetService()
@@ -51,7 +53,7 @@ func (a *API) SetContract(ctx context.Context, req *connect.Request[fairleadv1.S
 		err = c.Check()
 	}
 	if err != nil {
-		return nil, fault.New(fault.Invalid, "docs/reference/health-contract.md gives each field with its reason", "the contract is refused: %w", err)
+		return nil, fault.New(fault.Invalid, contractHint, "the contract is refused: %w", err)
 	}
 	body, err := json.Marshal(c)
 	if err != nil {

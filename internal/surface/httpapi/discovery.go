@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 
 	"connectrpc.com/connect"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/fault"
-	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -88,23 +86,14 @@ func (a *API) ExplainInstance(ctx context.Context, req *connect.Request[fairlead
 // ListTransitions is the history of verdicts, oldest first.
 func (a *API) ListTransitions(ctx context.Context, req *connect.Request[fairleadv1.ListTransitionsRequest]) (*connect.Response[fairleadv1.ListTransitionsResponse], error) {
 	name, instance := req.Msg.GetService(), req.Msg.GetInstance()
-	all, _, err := list[discovery.Record](ctx, a.Store, service.KindTransition, func(n string) bool { return strings.HasPrefix(n, name+".") })
+	all, err := a.transitions(ctx, name)
 	if err != nil {
 		return nil, err
 	}
-	if len(all) == 0 {
-		if _, _, err := a.desired(ctx, name); err != nil {
-			return nil, err
-		}
-	}
 	all = slices.DeleteFunc(all, func(r discovery.Record) bool { return instance != "" && r.Instance != instance })
-	slices.SortStableFunc(all, func(x, y discovery.Record) int { return cmp.Compare(x.Tick, y.Tick) })
 	out := &fairleadv1.ListTransitionsResponse{}
 	for _, r := range all[max(0, len(all)-cmp.Or(max(int(req.Msg.GetLimit()), 0), 100)):] {
-		out.Transitions = append(out.Transitions, &fairleadv1.Transition{
-			At: timestamp(r.At), Instance: r.Instance, From: r.From.String(), To: r.To.String(), Rule: r.Rule.String(),
-			Weight: float64(r.Weight) / 1000, Why: r.Why, Evidence: r.Classes, Quarantined: r.Quarantined, Late: r.Late,
-		})
+		out.Transitions = append(out.Transitions, transitionTo(r))
 	}
 	return connect.NewResponse(out), nil
 }

@@ -74,6 +74,8 @@ type Config struct {
 	Authority Authority
 	// Discovery tells what is believed of instances; nil is nothing.
 	Discovery Discovery
+	// Runtime compares authorities and registry; nil compares nothing.
+	Runtime Runtime
 	// NewID gives identities that are never given twice: instant plus random.
 	NewID func() string
 	// Rand is where the secrets of tokens come from.
@@ -122,6 +124,7 @@ func (a *API) Handler() http.Handler {
 	}
 	mux.Handle(fairleadv1connect.NewServiceAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewAdminAPIServiceHandler(a, opts...))
+	mux.Handle(fairleadv1connect.NewDiscoveryAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewIdentityServiceHandler(identityConnect{a}, opts...))
 	return onlyMethods(mux)
 }

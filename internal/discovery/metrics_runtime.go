@@ -1,0 +1,62 @@
+package discovery
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// runtimeCollector tells of the authorities beside the registry, and of who
+// comes and goes.
+type runtimeCollector struct {
+	p                                            *Plane
+	lag, differences, held, changes, quarantined *prometheus.Desc
+}
+
+func newRuntimeCollector(p *Plane) *runtimeCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("fairlead_discovery_"+name, help, labels, nil)
+	}
+	return &runtimeCollector{
+		p:           p,
+		lag:         desc("source_lag_seconds", "How old the last word of an authority on instances is; none where it was not heard since this control leads.", "source", "name"),
+		differences: desc("runtime_differences", "Rows in which an authority and the registry do not say the same.", "source", "name"),
+		held:        desc("held_drops_total", "Instances that an authority dropped and that were held, since this control leads."),
+		changes:     desc("changes", "Changes between in and out of rotation by evidence, in the last ten minutes.", "service"),
+		quarantined: desc("quarantined_instances", "Instances that are held out because they came and went too often.", "service"),
+	}
+}
+
+// Describe is part of prometheus.Collector.
+func (c *runtimeCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.lag, c.differences, c.held, c.changes, c.quarantined} {
+		ch <- d
+	}
+}
+
+// Collect is part of prometheus.Collector.
+func (c *runtimeCollector) Collect(ch chan<- prometheus.Metric) {
+	t := c.p.current()
+	sources, differences, observing := c.p.Runtime()
+	if t == nil || !observing {
+		return
+	}
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	type authority struct{ source, name string }
+	count := map[authority]int{} // :: authority → rows that differ
+	for _, d := range differences {
+		count[authority{string(d.Source), d.Name}]++
+	}
+	for _, s := range sources {
+		if s.Heard {
+			gauge(c.lag, s.Lag.Seconds(), string(s.Source), s.Name)
+		}
+		gauge(c.differences, float64(count[authority{string(s.Source), s.Name}]), string(s.Source), s.Name)
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name := range t.known {
+		changes, quarantined := t.eval.Flapping(name)
+		gauge(c.changes, float64(changes), name)
+		gauge(c.quarantined, float64(quarantined), name)
+	}
+	ch <- prometheus.MustNewConstMetric(c.held, prometheus.CounterValue, float64(t.heldDrops))
+}
