@@ -199,7 +199,7 @@ func usageHint(err error, args []string) string {
 	}
 	at := slices.Index(args, "deploy")
 	if at < 0 || slices.Contains(args, "--") {
-		return fmt.Sprintf("Try `%s --help`.", help)
+		return nameless(wrong) + fmt.Sprintf("Try `%s --help`.", help)
 	}
 	// The first two words after deploy are taken for the name and the program.
 	words := 0
@@ -213,6 +213,24 @@ func usageHint(err error, args []string) string {
 		}
 	}
 	return "Try `fairlead deploy --help`; the command, if you give one, stands after --."
+}
+
+// nameless says how to find the name that a command was not given; empty where
+// that is not what is wrong.
+func nameless(wrong *kong.ParseError) string {
+	if wrong == nil || wrong.Context == nil || wrong.Context.Selected() == nil {
+		return ""
+	}
+	node := wrong.Context.Selected()
+	if len(node.Positional) == 0 || !strings.Contains(wrong.Error(), "<"+node.Positional[0].Name+">") {
+		return ""
+	}
+	for what, lists := range map[string]string{"service": "get", "gateway": "gateways", "host": "hosts"} {
+		if strings.HasPrefix(node.Positional[0].Help, "Name of the "+what) {
+			return fmt.Sprintf("Name the %s: %s NAME; `fairlead %s` lists them. ", what, node.FullPath(), lists)
+		}
+	}
+	return ""
 }
 
 // isTerminal says whether w shows to a person.

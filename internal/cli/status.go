@@ -50,7 +50,8 @@ func (p *printer) status(s *fairleadv1.GetStatusResponse) {
 	if s.GetWarm() != "" {
 		p.line("warm           %s, until %s: going back to it is one write", s.GetWarm(), clock(s.GetWarmUntil()))
 	}
-	p.routes(s.GetRoutes())
+	p.routes(s.GetRoutes(), s.GetService())
+	p.missing(s.GetMissing())
 	p.deployment(s.GetDeployment())
 	if s.GetNeedsOperator() != "" {
 		p.line("%s %s", p.paint(red, "needs operator"), s.GetNeedsOperator())
@@ -76,28 +77,65 @@ func trafficText(all []*fairleadv1.TrafficStatus) string {
 	return strings.Join(out, ", ")
 }
 
-func (p *printer) routes(r *fairleadv1.RoutesStatus) {
+func (p *printer) routes(r *fairleadv1.RoutesStatus, service string) {
 	if r.GetVersion() == "" {
 		p.line("routes         none published")
 		return
+	}
+	if r.GetHeld() {
+		p.line("%s           since %s, %s: fairlead explain %s", p.paint(red, "held"), clock(r.GetHeldSince()), waiting(r.GetWaiting()), service)
 	}
 	var out []string
 	for _, t := range r.GetTraffic() {
 		out = append(out, fmt.Sprintf("%s %d%%", t.GetRevision(), t.GetPercent()))
 	}
 	p.line("routes         %s  version %s", orDash(strings.Join(out, ", ")), r.GetVersion())
-	behind := ""
+	more := ""
 	if len(r.GetBehind()) > 0 {
-		behind = "; behind: " + strings.Join(r.GetBehind(), ", ")
+		more = "; behind: " + strings.Join(r.GetBehind(), ", ")
 	}
-	p.line("gateways       %d of %d serve it%s", r.GetAcknowledged(), r.GetGateways(), behind)
+	for i, g := range r.GetUnheard() {
+		more += map[bool]string{true: "; not heard: ", false: ", "}[i == 0] + unheard(g)
+	}
+	p.line("gateways       %d of %d serve it%s", r.GetAcknowledged(), r.GetGateways(), more)
+}
+
+func waiting(n int32) string {
+	if n == 1 {
+		return "1 request waits"
+	}
+	return fmt.Sprintf("%d requests wait", n)
+}
+
+func unheard(g *fairleadv1.UnheardGateway) string {
+	if g.GetSilent() == nil {
+		return g.GetName() + " since control began to lead"
+	}
+	return g.GetName() + " for " + spanOf(g.GetSilent())
+}
+
+// missing says which credits nobody can use, and what to do.
+func (p *printer) missing(all []*fairleadv1.MissingCredits) {
+	for _, m := range all {
+		text := fmt.Sprintf("%d of %d credits are with gateway %s, which ", m.GetCredits(), m.GetOf(), m.GetGateway())
+		if m.GetHeard() {
+			text += "its hosts do not hear; control does"
+		} else {
+			text += "is not heard; if it does not come back: fairlead gateways retire " + m.GetGateway()
+		}
+		p.line("%s        %s", p.paint(red, "missing"), text)
+	}
 }
 
 func (p *printer) deployment(d *fairleadv1.DeploymentStatus) {
 	if d == nil {
 		return
 	}
-	text := fmt.Sprintf("%s of %s, attempt %d: %s", d.GetKind(), orDash(d.GetRevision()), d.GetAttempt(), d.GetState())
+	text := d.GetKind()
+	if d.GetRevision() != "" {
+		text += " of " + d.GetRevision()
+	}
+	text += fmt.Sprintf(", attempt %d: %s", d.GetAttempt(), d.GetState())
 	if d.GetStep() != "" {
 		text += " at " + d.GetStep()
 	}
@@ -138,7 +176,7 @@ func (p *printer) instances(all []*fairleadv1.InstanceStatus) {
 			detail = strings.TrimPrefix(detail+"; "+i.GetExitStatus(), "; ")
 		}
 		rows = append(rows, []string{
-			i.GetId(), i.GetSlot(), i.GetState(), fmt.Sprint(i.GetPid()), fmt.Sprint(i.GetRestarts()),
+			i.GetId(), i.GetSlot(), strings.TrimSuffix(i.GetState()+","+i.GetSlotState(), ","), fmt.Sprint(i.GetPid()), fmt.Sprint(i.GetRestarts()),
 			i.GetHost() + "/" + i.GetZone(), i.GetEligibility(), detail,
 		})
 	}

@@ -74,6 +74,7 @@ const (
 	pollsFor      = 10 * time.Second
 	hostPatience  = 10 * time.Second
 	reportWait    = 5 * time.Second
+	doubtFor      = 5 * time.Second
 	defaultDwell  = 3 * time.Second
 	defaultTerm   = 5 * time.Second
 	defaultWarm   = 10 * time.Minute
@@ -216,6 +217,15 @@ func (c *Control) NeedsOperator(name string) string {
 	return ""
 }
 
+// RetryAt is when a saga that waits is tried again, by this leader's own clock;
+// zero where it knows of no wait.
+func (c *Control) RetryAt(id string) time.Time {
+	if t := c.current(); t != nil {
+		return t.clocks.until(id)
+	}
+	return time.Time{}
+}
+
 func (c *Control) current() *term {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -269,6 +279,9 @@ func (c *Control) alarm(what, words string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if words == "" {
+		if c.alarms[what] != "" {
+			c.log.Info("alarm ended", "what", what)
+		}
 		delete(c.alarms, what)
 		return
 	}
@@ -276,6 +289,13 @@ func (c *Control) alarm(what, words string) {
 		c.log.Error("alarm", "what", what, "words", words)
 	}
 	c.alarms[what] = words
+}
+
+// alarmed are the words of an alarm; empty where it is not raised.
+func (c *Control) alarmed(what string) string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.alarms[what]
 }
 
 // mint returns an identity: an instant plus random, in order within this process.

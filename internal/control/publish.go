@@ -20,7 +20,9 @@ func (j *job) routesWrite(s *service.Snapshot, plan view.Route, sagaID, reason s
 	if !s.Routes.Exists() {
 		version = brokenRoutes(s)
 	}
-	return put(key(service.KindRoutes, s.Service), version, s.Publish(plan, sagaID, reason, j.world()))
+	next := s.Publish(plan, sagaID, reason, j.world())
+	next.At = time.Now()
+	return put(key(service.KindRoutes, s.Service), version, next)
 }
 
 // publish puts plan in force as an effect of the run, unless this saga has

@@ -34,6 +34,7 @@ type ends struct {
 
 type waited struct {
 	attempt int32
+	undo    bool      // what it did is to be undone
 	retryAt time.Time // as recorded: another one is another wait
 	until   time.Time
 }
@@ -48,10 +49,29 @@ func (c *clocks) due(r saga.Record) bool {
 	defer c.mu.Unlock()
 	w, ok := c.waiting[r.ID]
 	if !ok || w.attempt != r.Attempt || !w.retryAt.Equal(r.RetryAt) {
-		c.waiting[r.ID] = waited{attempt: r.Attempt, retryAt: r.RetryAt, until: time.Now().Add(r.Backoff)}
+		c.waiting[r.ID] = waited{attempt: r.Attempt, undo: r.State == saga.Compensating, retryAt: r.RetryAt, until: time.Now().Add(r.Backoff)}
 		return r.Backoff == 0
 	}
 	return !time.Now().Before(w.until)
+}
+
+// until is when a saga that waits is due, as due has seen it; zero where it has not.
+func (c *clocks) until(id string) time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.waiting[id].until
+}
+
+// hurry ends the waits of what is to be undone.
+func (c *clocks) hurry() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, w := range c.waiting {
+		if w.undo {
+			w.until = time.Now()
+			c.waiting[id] = w
+		}
+	}
 }
 
 func (c *clocks) unreferencedFor(revision string) time.Duration {
@@ -115,13 +135,8 @@ func (c *clocks) polling(gateways []service.KnownGateway) map[string]string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := time.Now()
-	for _, g := range gateways {
-		if g.State == nil || !g.State.Connected || g.Behind() {
-			continue
-		}
-		for _, host := range g.State.Polled {
-			c.polls[host] = polled{gateway: g.Name, at: now}
-		}
+	for host, gateway := range service.Polls(gateways) {
+		c.polls[host] = polled{gateway: gateway, at: now}
 	}
 	out := map[string]string{}
 	for host, p := range c.polls {

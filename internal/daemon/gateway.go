@@ -74,7 +74,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	g.holder, err = resolver.OpenHolder(resolver.HolderConfig{
 		Name: cfg.name, Session: session, PublicAddress: g.gateway.PublicAddr().String(), PollAddress: g.gateway.PollAddr().String(),
 		Library: "fairlead gateway " + p.Version, Path: filepath.Join(folder, "routes"), Controls: cfg.controls,
-		Dial: toControl(g.keys, cfg.controls), OnApply: g.tables.apply, Polled: g.gateway.Polled, Refuse: gateway.RefuseRoute, Log: p.log,
+		Dial: toControl(g.keys, cfg.controls), OnApply: g.tables.apply, Polled: g.gateway.Polled, Waiting: g.gateway.Waiting, Refuse: gateway.RefuseRoute, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.gateway.Close())
@@ -223,9 +223,15 @@ func (g *gatewayRole) wait(ctx context.Context) error {
 
 func tokenHint(j cli.Joining, role identity.Role) string {
 	if j.TokenFile == "" {
-		return "start it with --token-file FILE, and write into FILE what `fairlead token create --role " + string(role) + "` prints"
+		return "start it with --token-file FILE, and write into FILE what `" + tokenFor(role, j.Name) + "` prints"
 	}
-	return "write into " + j.TokenFile + " what `fairlead token create --role " + string(role) + "` prints"
+	return "write into " + j.TokenFile + " what `" + tokenFor(role, j.Name) + "` prints"
+}
+
+// tokenFor is the command that makes a token for a name: one that joined before
+// joins again by no other.
+func tokenFor(role identity.Role, name string) string {
+	return "fairlead token create --role " + string(role) + " --name " + name
 }
 
 // endedIsFine: to be told to end before the beginning is no failure.

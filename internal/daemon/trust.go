@@ -125,7 +125,7 @@ func (t *trust) try(ctx context.Context) error {
 		return err
 	}
 	if token == "" {
-		return fault.New(fault.Invalid, "make one by `fairlead token create --role "+string(t.role)+"` and give it by --token or --token-file", "%s %s has no identity yet, and no token to join by", t.role, t.name)
+		return fault.New(fault.Invalid, "make one by `"+tokenFor(t.role, t.name)+"` and give it by --token or --token-file", "%s %s has no identity yet, and no token to join by", t.role, t.name)
 	}
 	for _, address := range t.controls {
 		ctx, cancel := context.WithTimeout(ctx, trustTimeout)

@@ -77,7 +77,7 @@ func (h *Host) adoptLocked(r record) (lost *instance) {
 			h.instances[r.ID] = in
 			s.instances = append(s.instances, in)
 			if r.Offered {
-				h.ledger.open(r.ID, r.Assignment.Group, concurrencyOf(r.Assignment.Template), true)
+				h.ledger.open(r.ID, r.Assignment.Group, r.Assignment.Template.AtOnce(), true)
 			}
 			h.log.Info("instance is adopted", "instance", r.ID, "slot", in.slot(), "pid", r.Pid)
 			h.tend(in)

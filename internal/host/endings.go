@@ -3,8 +3,6 @@ package host
 import (
 	"slices"
 	"time"
-
-	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
 // ending is an instance whose process has ended, as long as some gateway may
@@ -127,17 +125,10 @@ func (h *Host) recordOffer(in *instance) {
 func (h *Host) offerLocked(in *instance) {
 	if !in.wasLive {
 		in.wasLive = true
-		moves := h.ledger.open(in.rec.ID, in.rec.Assignment.Group, concurrencyOf(in.rec.Assignment.Template), false)
+		moves := h.ledger.open(in.rec.ID, in.rec.Assignment.Group, in.rec.Assignment.Template.AtOnce(), false)
 		for _, l := range h.links {
 			l.out.offer(in, 0)
 		}
 		h.sendLocked(moves)
 	}
-}
-
-func concurrencyOf(t service.Template) int {
-	if t.Concurrency > 0 {
-		return t.Concurrency
-	}
-	return 100
 }

@@ -55,6 +55,24 @@ func (r Revision) Forget(slot string) Revision {
 // Heard says that what the host reported can be taken for what is.
 func (h HostState) Heard() bool { return h.Connected && h.Silent < BehindAfter }
 
+// Heard says that the gateway follows and speaks: what it acknowledged is what it does.
+func (g KnownGateway) Heard() bool { return g.State != nil && g.State.Connected && !g.Behind() }
+
+// Polls says which gateway each host polls, :: host name → gateway name, by the
+// word of the gateways that are heard.
+func Polls(gateways []KnownGateway) map[string]string {
+	out := map[string]string{}
+	for _, g := range gateways {
+		if !g.Heard() {
+			continue
+		}
+		for _, host := range g.State.Polled {
+			out[host] = g.Name
+		}
+	}
+	return out
+}
+
 // CutOff names the gateway that the host still polls while control does not
 // hear it: what it runs answers, and can be neither stopped nor replaced.
 // Empty means that it is heard, or that no gateway says so.
@@ -65,9 +83,9 @@ func (w *World) CutOff(host string) string {
 	return w.Polls[host]
 }
 
-// lost says that nothing is to be expected of a host: its lease has ended and
+// Lost says that nothing is to be expected of a host: its lease has ended and
 // no gateway speaks for it, or a person retired it.
-func (w *World) lost(host string) bool { return w.Gone[host] || w.IsRetired(host) }
+func (w *World) Lost(host string) bool { return w.Gone[host] || w.IsRetired(host) }
 
 // IsRetired says that a person retired a host, and that it did not return.
 func (w *World) IsRetired(host string) bool {
@@ -81,7 +99,7 @@ func (r Revision) OnGone(w *World) []Slot {
 	}
 	var out []Slot
 	for _, s := range r.Slots {
-		if w.lost(s.Host) {
+		if w.Lost(s.Host) {
 			out = append(out, s)
 		}
 	}

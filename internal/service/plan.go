@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/saga"
-	"github.com/fairlead-platform/fairlead/view"
 )
 
 // Kinds of work. Those that are sagas have the names of their definitions.
@@ -213,7 +212,7 @@ func (s *Snapshot) HeldAt(r saga.Record) string {
 	switch at := r.At(); {
 	case at == "finalize" || at == "record" || at == "":
 		return ""
-	case slices.ContainsFunc(s.Routes.Value.Plan.Splits, func(p view.Split) bool { return p.Hold }):
+	case s.Routes.Value.Held():
 		return ""
 	default:
 		return fmt.Sprintf("it is paused before %s; it goes on by: fairlead resume %s", at, s.Service)

@@ -55,6 +55,12 @@ func (g KnownGateway) Orphans(service string) bool {
 // drifted says that what it serves is not what its table's number says.
 func (g KnownGateway) drifted() bool { return g.State != nil && g.State.Drifted }
 
+// HoldsUnknown says that the gateway holds a table that the store never published.
+func (g KnownGateway) HoldsUnknown(w *World) bool {
+	_, unknown := g.floor(w.Incarnation, w.Sequence)
+	return unknown
+}
+
 // floorOf is the floor for one service. Where the gateway refuses the entry it
 // routes by some earlier one, whatever table it acknowledged.
 func (g KnownGateway) floorOf(service string, w *World) (counter uint64, unknown bool) {

@@ -6,6 +6,7 @@
 package service
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/view"
@@ -82,7 +83,7 @@ type Template struct {
 	ReadyPath string `json:"readyPath,omitempty"`
 	// User that the instance runs as; empty means the host's own.
 	User string `json:"user,omitempty"`
-	// Concurrency is how many requests an instance takes at once; zero means 100.
+	// Concurrency is how many requests an instance takes at once; zero means [DefaultConcurrency].
 	Concurrency    int           `json:"concurrency,omitempty"`
 	RequestTimeout time.Duration `json:"requestTimeout,omitempty"` // zero means 60 s
 	Drain          time.Duration `json:"drain,omitempty"`          // zero means 30 s
@@ -93,6 +94,9 @@ type Template struct {
 	Handover   string `json:"handover,omitempty"`
 	Idempotent bool   `json:"idempotent,omitempty"`
 }
+
+// DefaultConcurrency of an instance.
+const DefaultConcurrency = 100
 
 // HandoverExclusive is the Handover of a service that cannot bear two revisions
 // running at once.
@@ -156,6 +160,13 @@ type Routes struct {
 	// Saga that published it, and why.
 	Saga   string `json:"saga,omitempty"`
 	Reason string `json:"reason,omitempty"`
+	// At is when it was published (shown, never decided by).
+	At time.Time `json:"at,omitzero"`
+}
+
+// Held says that the plan in force holds requests: they wait for what is to answer.
+func (r Routes) Held() bool {
+	return slices.ContainsFunc(r.Plan.Splits, func(p view.Split) bool { return p.Hold })
 }
 
 // PublishedPlan is a plan that was in force from Sequence on.

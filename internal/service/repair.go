@@ -13,28 +13,65 @@ import (
 // planRepairRoutes compares what is published with the catalog. With nothing
 // in flight the catalog wins if its revisions answer, or if nothing does.
 func (s *Snapshot) planRepairRoutes(w *World) Work {
+	want, published := s.CatalogRoutes(), s.Routes.Value.Plan
+	switch s.compareRoutes(w) {
+	case routesKept:
+		return Work{NeedsOperator: s.apart(published, want)}
+	case routesUnknown: // both stay as they are
+		return Work{NeedsOperator: s.Catalog.Value.NeedsOperator}
+	case routesDiffer:
+		return Work{Kind: WorkRoutes, Reason: fmt.Sprintf("the routes (%s) differ from the catalog (%s)", PlanText(published), PlanText(want))}
+	}
+	return Work{}
+}
+
+// What comes of comparing the published routes with the catalog.
+const (
+	routesAgree   = iota
+	routesKept    // they differ, and what is published answers: that is kept
+	routesUnknown // they differ, and it is not known yet which of the two answers
+	routesDiffer  // they differ, and the catalog wins
+)
+
+func (s *Snapshot) compareRoutes(w *World) int {
 	if !s.Catalog.Exists() {
-		return Work{}
+		return routesAgree
 	}
 	want := s.CatalogRoutes()
 	published := s.Routes.Value.Plan
 	if s.Routes.Exists() && SamePlan(published, want) {
-		return Work{}
+		return routesAgree
 	}
 	if len(want.Splits) == 0 && (!s.Routes.Exists() || len(published.Splits) == 0) && !s.brokenRoutes() {
-		return Work{} // nothing was ever put into the catalog, and nothing is published
+		return routesAgree // nothing was ever put into the catalog, and nothing is published
 	}
 	switch answers := s.answers(want, w); {
 	case !answers && s.answers(published, w) && !s.unheard(want, w):
-		return Work{NeedsOperator: s.apart(published, want)}
+		return routesKept
 	case !answers && (s.answers(published, w) || s.unheard(published, w)):
-		// It is not known yet which of the two answers: both stay as they are.
-		return Work{NeedsOperator: s.Catalog.Value.NeedsOperator}
+		return routesUnknown
 	}
 	if s.Routes.Exists() && SamePlan(published, s.RepairedRoutes(w)) {
-		return Work{} // held until something polls
+		return routesAgree // held until something polls
 	}
-	return Work{Kind: WorkRoutes, Reason: fmt.Sprintf("the routes (%s) differ from the catalog (%s)", PlanText(published), PlanText(want))}
+	return routesDiffer
+}
+
+// RoutesInDoubt says that what is published differs from what the catalog says,
+// with nothing in flight that would account for it, and that no pass has settled
+// which of the two is obeyed.
+func (s *Snapshot) RoutesInDoubt(w *World) bool {
+	if !s.Desired.Exists() || s.Desired.Value.Deleted || s.unreadable() != "" {
+		return false
+	}
+	inFlight := func(d Doc[saga.Record]) bool {
+		return d.Value.Open() && d.Value.State != saga.Waiting && d.Value.Kind != WorkCollect
+	}
+	if slices.ContainsFunc(s.Sagas, inFlight) {
+		return false
+	}
+	c := s.compareRoutes(w)
+	return c == routesUnknown || c == routesDiffer
 }
 
 // RepairedRoutes are the catalog's: held where a group of them has no live

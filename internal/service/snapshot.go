@@ -226,6 +226,14 @@ func (t Template) ReadyDeadline() time.Duration {
 	return time.Minute
 }
 
+// AtOnce is how many requests an instance takes at once.
+func (t Template) AtOnce() int {
+	if t.Concurrency > 0 {
+		return t.Concurrency
+	}
+	return DefaultConcurrency
+}
+
 // DrainTime is how long what was leased may go on.
 func (t Template) DrainTime() time.Duration {
 	if t.Drain > 0 {

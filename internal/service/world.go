@@ -46,6 +46,9 @@ type Instance struct {
 	// Before says how the process before it in its slot ended by itself, and
 	// its last line; empty when there was none.
 	Before string `json:"before,omitempty"`
+	// Away are its credits that gateways have which its host does not hear,
+	// :: gateway name → credits.
+	Away map[string]int `json:"away,omitempty"`
 }
 
 // DetailAfter is an instance's detail together with how the process before it
@@ -139,6 +142,8 @@ type GatewayState struct {
 	KeepError string
 	// Polled are the hosts whose poll streams to it are open, as it last said.
 	Polled []string
+	// Waiting are requests in its queues, as it last said, :: service → how many.
+	Waiting map[string]int
 }
 
 // LogQuery names whose output is wanted.

@@ -316,7 +316,9 @@ type InstanceReport struct {
 	Minted string `protobuf:"bytes,15,opt,name=minted,proto3" json:"minted,omitempty"`
 	// Before says how the process before it in its slot ended, and its last
 	// line; empty when there was none, or it was told to end.
-	Before        string `protobuf:"bytes,16,opt,name=before,proto3" json:"before,omitempty"`
+	Before string `protobuf:"bytes,16,opt,name=before,proto3" json:"before,omitempty"`
+	// Away are credits of it that gateways have which the host does not hear.
+	Away          []*CreditsAway `protobuf:"bytes,17,rep,name=away,proto3" json:"away,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -463,6 +465,65 @@ func (x *InstanceReport) GetBefore() string {
 	return ""
 }
 
+func (x *InstanceReport) GetAway() []*CreditsAway {
+	if x != nil {
+		return x.Away
+	}
+	return nil
+}
+
+type CreditsAway struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Gateway       string                 `protobuf:"bytes,1,opt,name=gateway,proto3" json:"gateway,omitempty"`
+	Credits       int32                  `protobuf:"varint,2,opt,name=credits,proto3" json:"credits,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreditsAway) Reset() {
+	*x = CreditsAway{}
+	mi := &file_fairlead_v1_host_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreditsAway) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreditsAway) ProtoMessage() {}
+
+func (x *CreditsAway) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_host_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreditsAway.ProtoReflect.Descriptor instead.
+func (*CreditsAway) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *CreditsAway) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
+}
+
+func (x *CreditsAway) GetCredits() int32 {
+	if x != nil {
+		return x.Credits
+	}
+	return 0
+}
+
 type CommandResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -476,7 +537,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[4]
+	mi := &file_fairlead_v1_host_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -488,7 +549,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[4]
+	mi := &file_fairlead_v1_host_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -501,7 +562,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *CommandResult) GetId() string {
@@ -533,7 +594,7 @@ type HostBeat struct {
 
 func (x *HostBeat) Reset() {
 	*x = HostBeat{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[5]
+	mi := &file_fairlead_v1_host_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -545,7 +606,7 @@ func (x *HostBeat) String() string {
 func (*HostBeat) ProtoMessage() {}
 
 func (x *HostBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[5]
+	mi := &file_fairlead_v1_host_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -558,7 +619,7 @@ func (x *HostBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostBeat.ProtoReflect.Descriptor instead.
 func (*HostBeat) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{6}
 }
 
 type AttachResponse struct {
@@ -578,7 +639,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[6]
+	mi := &file_fairlead_v1_host_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -590,7 +651,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[6]
+	mi := &file_fairlead_v1_host_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -603,7 +664,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *AttachResponse) GetMessage() isAttachResponse_Message {
@@ -716,7 +777,7 @@ type HostWelcome struct {
 
 func (x *HostWelcome) Reset() {
 	*x = HostWelcome{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[7]
+	mi := &file_fairlead_v1_host_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -728,7 +789,7 @@ func (x *HostWelcome) String() string {
 func (*HostWelcome) ProtoMessage() {}
 
 func (x *HostWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[7]
+	mi := &file_fairlead_v1_host_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -741,7 +802,7 @@ func (x *HostWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWelcome.ProtoReflect.Descriptor instead.
 func (*HostWelcome) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *HostWelcome) GetEpoch() *Epoch {
@@ -761,7 +822,7 @@ type HostRefusal struct {
 
 func (x *HostRefusal) Reset() {
 	*x = HostRefusal{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[8]
+	mi := &file_fairlead_v1_host_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -773,7 +834,7 @@ func (x *HostRefusal) String() string {
 func (*HostRefusal) ProtoMessage() {}
 
 func (x *HostRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[8]
+	mi := &file_fairlead_v1_host_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -786,7 +847,7 @@ func (x *HostRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRefusal.ProtoReflect.Descriptor instead.
 func (*HostRefusal) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *HostRefusal) GetReason() string {
@@ -814,7 +875,7 @@ type GatewayList struct {
 
 func (x *GatewayList) Reset() {
 	*x = GatewayList{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[9]
+	mi := &file_fairlead_v1_host_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -826,7 +887,7 @@ func (x *GatewayList) String() string {
 func (*GatewayList) ProtoMessage() {}
 
 func (x *GatewayList) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[9]
+	mi := &file_fairlead_v1_host_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -839,7 +900,7 @@ func (x *GatewayList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayList.ProtoReflect.Descriptor instead.
 func (*GatewayList) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *GatewayList) GetEpoch() *Epoch {
@@ -866,7 +927,7 @@ type GatewayAddress struct {
 
 func (x *GatewayAddress) Reset() {
 	*x = GatewayAddress{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[10]
+	mi := &file_fairlead_v1_host_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -878,7 +939,7 @@ func (x *GatewayAddress) String() string {
 func (*GatewayAddress) ProtoMessage() {}
 
 func (x *GatewayAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[10]
+	mi := &file_fairlead_v1_host_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -891,7 +952,7 @@ func (x *GatewayAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayAddress.ProtoReflect.Descriptor instead.
 func (*GatewayAddress) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *GatewayAddress) GetName() string {
@@ -925,7 +986,7 @@ type HostCommand struct {
 
 func (x *HostCommand) Reset() {
 	*x = HostCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[11]
+	mi := &file_fairlead_v1_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -937,7 +998,7 @@ func (x *HostCommand) String() string {
 func (*HostCommand) ProtoMessage() {}
 
 func (x *HostCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[11]
+	mi := &file_fairlead_v1_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -950,7 +1011,7 @@ func (x *HostCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostCommand.ProtoReflect.Descriptor instead.
 func (*HostCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HostCommand) GetId() string {
@@ -1034,7 +1095,7 @@ type PrepareCommand struct {
 
 func (x *PrepareCommand) Reset() {
 	*x = PrepareCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[12]
+	mi := &file_fairlead_v1_host_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1046,7 +1107,7 @@ func (x *PrepareCommand) String() string {
 func (*PrepareCommand) ProtoMessage() {}
 
 func (x *PrepareCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[12]
+	mi := &file_fairlead_v1_host_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1059,7 +1120,7 @@ func (x *PrepareCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareCommand.ProtoReflect.Descriptor instead.
 func (*PrepareCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *PrepareCommand) GetRevision() string {
@@ -1095,7 +1156,7 @@ type AssignCommand struct {
 
 func (x *AssignCommand) Reset() {
 	*x = AssignCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[13]
+	mi := &file_fairlead_v1_host_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1168,7 @@ func (x *AssignCommand) String() string {
 func (*AssignCommand) ProtoMessage() {}
 
 func (x *AssignCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[13]
+	mi := &file_fairlead_v1_host_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1181,7 @@ func (x *AssignCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignCommand.ProtoReflect.Descriptor instead.
 func (*AssignCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *AssignCommand) GetSlot() string {
@@ -1193,7 +1254,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[14]
+	mi := &file_fairlead_v1_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1205,7 +1266,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[14]
+	mi := &file_fairlead_v1_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1218,7 +1279,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *StopCommand) GetSlot() string {
@@ -1265,7 +1326,7 @@ type LogOrder struct {
 
 func (x *LogOrder) Reset() {
 	*x = LogOrder{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[15]
+	mi := &file_fairlead_v1_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1277,7 +1338,7 @@ func (x *LogOrder) String() string {
 func (*LogOrder) ProtoMessage() {}
 
 func (x *LogOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[15]
+	mi := &file_fairlead_v1_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1290,7 +1351,7 @@ func (x *LogOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogOrder.ProtoReflect.Descriptor instead.
 func (*LogOrder) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *LogOrder) GetId() string {
@@ -1346,7 +1407,7 @@ type SendLogRequest struct {
 
 func (x *SendLogRequest) Reset() {
 	*x = SendLogRequest{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[16]
+	mi := &file_fairlead_v1_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1358,7 +1419,7 @@ func (x *SendLogRequest) String() string {
 func (*SendLogRequest) ProtoMessage() {}
 
 func (x *SendLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[16]
+	mi := &file_fairlead_v1_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1371,7 +1432,7 @@ func (x *SendLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendLogRequest.ProtoReflect.Descriptor instead.
 func (*SendLogRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *SendLogRequest) GetId() string {
@@ -1406,7 +1467,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[17]
+	mi := &file_fairlead_v1_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1418,7 +1479,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[17]
+	mi := &file_fairlead_v1_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1431,7 +1492,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *LogLine) GetInstance() string {
@@ -1463,7 +1524,7 @@ type SendLogResponse struct {
 
 func (x *SendLogResponse) Reset() {
 	*x = SendLogResponse{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[18]
+	mi := &file_fairlead_v1_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1475,7 +1536,7 @@ func (x *SendLogResponse) String() string {
 func (*SendLogResponse) ProtoMessage() {}
 
 func (x *SendLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[18]
+	mi := &file_fairlead_v1_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1488,7 +1549,7 @@ func (x *SendLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendLogResponse.ProtoReflect.Descriptor instead.
 func (*SendLogResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{19}
 }
 
 type FetchArtifactRequest struct {
@@ -1500,7 +1561,7 @@ type FetchArtifactRequest struct {
 
 func (x *FetchArtifactRequest) Reset() {
 	*x = FetchArtifactRequest{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[19]
+	mi := &file_fairlead_v1_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1512,7 +1573,7 @@ func (x *FetchArtifactRequest) String() string {
 func (*FetchArtifactRequest) ProtoMessage() {}
 
 func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[19]
+	mi := &file_fairlead_v1_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1525,7 +1586,7 @@ func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactRequest.ProtoReflect.Descriptor instead.
 func (*FetchArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *FetchArtifactRequest) GetDigest() string {
@@ -1544,7 +1605,7 @@ type FetchArtifactResponse struct {
 
 func (x *FetchArtifactResponse) Reset() {
 	*x = FetchArtifactResponse{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[20]
+	mi := &file_fairlead_v1_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1617,7 @@ func (x *FetchArtifactResponse) String() string {
 func (*FetchArtifactResponse) ProtoMessage() {}
 
 func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[20]
+	mi := &file_fairlead_v1_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1630,7 @@ func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactResponse.ProtoReflect.Descriptor instead.
 func (*FetchArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *FetchArtifactResponse) GetChunk() []byte {
@@ -1603,7 +1664,7 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\x04full\x18\x01 \x01(\bR\x04full\x129\n" +
 	"\tinstances\x18\x02 \x03(\v2\x1b.fairlead.v1.InstanceReportR\tinstances\x12\x12\n" +
 	"\x04gone\x18\x03 \x03(\tR\x04gone\x12\x14\n" +
-	"\x05slots\x18\x04 \x03(\tR\x05slots\"\xb6\x03\n" +
+	"\x05slots\x18\x04 \x03(\tR\x05slots\"\xe4\x03\n" +
 	"\x0eInstanceReport\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\tR\x04slot\x12\x18\n" +
@@ -1623,7 +1684,11 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"exitStatus\x12\x18\n" +
 	"\aadopted\x18\x0e \x01(\bR\aadopted\x12\x16\n" +
 	"\x06minted\x18\x0f \x01(\tR\x06minted\x12\x16\n" +
-	"\x06before\x18\x10 \x01(\tR\x06before\"I\n" +
+	"\x06before\x18\x10 \x01(\tR\x06before\x12,\n" +
+	"\x04away\x18\x11 \x03(\v2\x18.fairlead.v1.CreditsAwayR\x04away\"A\n" +
+	"\vCreditsAway\x12\x18\n" +
+	"\agateway\x18\x01 \x01(\tR\agateway\x12\x18\n" +
+	"\acredits\x18\x02 \x01(\x05R\acredits\"I\n" +
 	"\rCommandResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
@@ -1711,70 +1776,72 @@ func file_fairlead_v1_host_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_host_proto_rawDescData
 }
 
-var file_fairlead_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_fairlead_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_fairlead_v1_host_proto_goTypes = []any{
 	(*AttachRequest)(nil),         // 0: fairlead.v1.AttachRequest
 	(*HostHello)(nil),             // 1: fairlead.v1.HostHello
 	(*HostReport)(nil),            // 2: fairlead.v1.HostReport
 	(*InstanceReport)(nil),        // 3: fairlead.v1.InstanceReport
-	(*CommandResult)(nil),         // 4: fairlead.v1.CommandResult
-	(*HostBeat)(nil),              // 5: fairlead.v1.HostBeat
-	(*AttachResponse)(nil),        // 6: fairlead.v1.AttachResponse
-	(*HostWelcome)(nil),           // 7: fairlead.v1.HostWelcome
-	(*HostRefusal)(nil),           // 8: fairlead.v1.HostRefusal
-	(*GatewayList)(nil),           // 9: fairlead.v1.GatewayList
-	(*GatewayAddress)(nil),        // 10: fairlead.v1.GatewayAddress
-	(*HostCommand)(nil),           // 11: fairlead.v1.HostCommand
-	(*PrepareCommand)(nil),        // 12: fairlead.v1.PrepareCommand
-	(*AssignCommand)(nil),         // 13: fairlead.v1.AssignCommand
-	(*StopCommand)(nil),           // 14: fairlead.v1.StopCommand
-	(*LogOrder)(nil),              // 15: fairlead.v1.LogOrder
-	(*SendLogRequest)(nil),        // 16: fairlead.v1.SendLogRequest
-	(*LogLine)(nil),               // 17: fairlead.v1.LogLine
-	(*SendLogResponse)(nil),       // 18: fairlead.v1.SendLogResponse
-	(*FetchArtifactRequest)(nil),  // 19: fairlead.v1.FetchArtifactRequest
-	(*FetchArtifactResponse)(nil), // 20: fairlead.v1.FetchArtifactResponse
-	(*Epoch)(nil),                 // 21: fairlead.v1.Epoch
-	(*durationpb.Duration)(nil),   // 22: google.protobuf.Duration
-	(*Template)(nil),              // 23: fairlead.v1.Template
+	(*CreditsAway)(nil),           // 4: fairlead.v1.CreditsAway
+	(*CommandResult)(nil),         // 5: fairlead.v1.CommandResult
+	(*HostBeat)(nil),              // 6: fairlead.v1.HostBeat
+	(*AttachResponse)(nil),        // 7: fairlead.v1.AttachResponse
+	(*HostWelcome)(nil),           // 8: fairlead.v1.HostWelcome
+	(*HostRefusal)(nil),           // 9: fairlead.v1.HostRefusal
+	(*GatewayList)(nil),           // 10: fairlead.v1.GatewayList
+	(*GatewayAddress)(nil),        // 11: fairlead.v1.GatewayAddress
+	(*HostCommand)(nil),           // 12: fairlead.v1.HostCommand
+	(*PrepareCommand)(nil),        // 13: fairlead.v1.PrepareCommand
+	(*AssignCommand)(nil),         // 14: fairlead.v1.AssignCommand
+	(*StopCommand)(nil),           // 15: fairlead.v1.StopCommand
+	(*LogOrder)(nil),              // 16: fairlead.v1.LogOrder
+	(*SendLogRequest)(nil),        // 17: fairlead.v1.SendLogRequest
+	(*LogLine)(nil),               // 18: fairlead.v1.LogLine
+	(*SendLogResponse)(nil),       // 19: fairlead.v1.SendLogResponse
+	(*FetchArtifactRequest)(nil),  // 20: fairlead.v1.FetchArtifactRequest
+	(*FetchArtifactResponse)(nil), // 21: fairlead.v1.FetchArtifactResponse
+	(*Epoch)(nil),                 // 22: fairlead.v1.Epoch
+	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
+	(*Template)(nil),              // 24: fairlead.v1.Template
 }
 var file_fairlead_v1_host_proto_depIdxs = []int32{
 	1,  // 0: fairlead.v1.AttachRequest.hello:type_name -> fairlead.v1.HostHello
 	2,  // 1: fairlead.v1.AttachRequest.report:type_name -> fairlead.v1.HostReport
-	4,  // 2: fairlead.v1.AttachRequest.result:type_name -> fairlead.v1.CommandResult
-	5,  // 3: fairlead.v1.AttachRequest.beat:type_name -> fairlead.v1.HostBeat
-	21, // 4: fairlead.v1.HostHello.epoch:type_name -> fairlead.v1.Epoch
+	5,  // 2: fairlead.v1.AttachRequest.result:type_name -> fairlead.v1.CommandResult
+	6,  // 3: fairlead.v1.AttachRequest.beat:type_name -> fairlead.v1.HostBeat
+	22, // 4: fairlead.v1.HostHello.epoch:type_name -> fairlead.v1.Epoch
 	3,  // 5: fairlead.v1.HostReport.instances:type_name -> fairlead.v1.InstanceReport
-	22, // 6: fairlead.v1.InstanceReport.live_for:type_name -> google.protobuf.Duration
-	7,  // 7: fairlead.v1.AttachResponse.welcome:type_name -> fairlead.v1.HostWelcome
-	11, // 8: fairlead.v1.AttachResponse.command:type_name -> fairlead.v1.HostCommand
-	9,  // 9: fairlead.v1.AttachResponse.gateways:type_name -> fairlead.v1.GatewayList
-	15, // 10: fairlead.v1.AttachResponse.log:type_name -> fairlead.v1.LogOrder
-	5,  // 11: fairlead.v1.AttachResponse.beat:type_name -> fairlead.v1.HostBeat
-	8,  // 12: fairlead.v1.AttachResponse.refusal:type_name -> fairlead.v1.HostRefusal
-	21, // 13: fairlead.v1.HostWelcome.epoch:type_name -> fairlead.v1.Epoch
-	21, // 14: fairlead.v1.GatewayList.epoch:type_name -> fairlead.v1.Epoch
-	10, // 15: fairlead.v1.GatewayList.gateways:type_name -> fairlead.v1.GatewayAddress
-	21, // 16: fairlead.v1.HostCommand.epoch:type_name -> fairlead.v1.Epoch
-	12, // 17: fairlead.v1.HostCommand.prepare:type_name -> fairlead.v1.PrepareCommand
-	13, // 18: fairlead.v1.HostCommand.assign:type_name -> fairlead.v1.AssignCommand
-	14, // 19: fairlead.v1.HostCommand.stop:type_name -> fairlead.v1.StopCommand
-	23, // 20: fairlead.v1.PrepareCommand.template:type_name -> fairlead.v1.Template
-	23, // 21: fairlead.v1.AssignCommand.template:type_name -> fairlead.v1.Template
-	22, // 22: fairlead.v1.AssignCommand.dwell:type_name -> google.protobuf.Duration
-	22, // 23: fairlead.v1.StopCommand.drain:type_name -> google.protobuf.Duration
-	17, // 24: fairlead.v1.SendLogRequest.lines:type_name -> fairlead.v1.LogLine
-	0,  // 25: fairlead.v1.HostControlService.Attach:input_type -> fairlead.v1.AttachRequest
-	19, // 26: fairlead.v1.HostControlService.FetchArtifact:input_type -> fairlead.v1.FetchArtifactRequest
-	16, // 27: fairlead.v1.HostControlService.SendLog:input_type -> fairlead.v1.SendLogRequest
-	6,  // 28: fairlead.v1.HostControlService.Attach:output_type -> fairlead.v1.AttachResponse
-	20, // 29: fairlead.v1.HostControlService.FetchArtifact:output_type -> fairlead.v1.FetchArtifactResponse
-	18, // 30: fairlead.v1.HostControlService.SendLog:output_type -> fairlead.v1.SendLogResponse
-	28, // [28:31] is the sub-list for method output_type
-	25, // [25:28] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	23, // 6: fairlead.v1.InstanceReport.live_for:type_name -> google.protobuf.Duration
+	4,  // 7: fairlead.v1.InstanceReport.away:type_name -> fairlead.v1.CreditsAway
+	8,  // 8: fairlead.v1.AttachResponse.welcome:type_name -> fairlead.v1.HostWelcome
+	12, // 9: fairlead.v1.AttachResponse.command:type_name -> fairlead.v1.HostCommand
+	10, // 10: fairlead.v1.AttachResponse.gateways:type_name -> fairlead.v1.GatewayList
+	16, // 11: fairlead.v1.AttachResponse.log:type_name -> fairlead.v1.LogOrder
+	6,  // 12: fairlead.v1.AttachResponse.beat:type_name -> fairlead.v1.HostBeat
+	9,  // 13: fairlead.v1.AttachResponse.refusal:type_name -> fairlead.v1.HostRefusal
+	22, // 14: fairlead.v1.HostWelcome.epoch:type_name -> fairlead.v1.Epoch
+	22, // 15: fairlead.v1.GatewayList.epoch:type_name -> fairlead.v1.Epoch
+	11, // 16: fairlead.v1.GatewayList.gateways:type_name -> fairlead.v1.GatewayAddress
+	22, // 17: fairlead.v1.HostCommand.epoch:type_name -> fairlead.v1.Epoch
+	13, // 18: fairlead.v1.HostCommand.prepare:type_name -> fairlead.v1.PrepareCommand
+	14, // 19: fairlead.v1.HostCommand.assign:type_name -> fairlead.v1.AssignCommand
+	15, // 20: fairlead.v1.HostCommand.stop:type_name -> fairlead.v1.StopCommand
+	24, // 21: fairlead.v1.PrepareCommand.template:type_name -> fairlead.v1.Template
+	24, // 22: fairlead.v1.AssignCommand.template:type_name -> fairlead.v1.Template
+	23, // 23: fairlead.v1.AssignCommand.dwell:type_name -> google.protobuf.Duration
+	23, // 24: fairlead.v1.StopCommand.drain:type_name -> google.protobuf.Duration
+	18, // 25: fairlead.v1.SendLogRequest.lines:type_name -> fairlead.v1.LogLine
+	0,  // 26: fairlead.v1.HostControlService.Attach:input_type -> fairlead.v1.AttachRequest
+	20, // 27: fairlead.v1.HostControlService.FetchArtifact:input_type -> fairlead.v1.FetchArtifactRequest
+	17, // 28: fairlead.v1.HostControlService.SendLog:input_type -> fairlead.v1.SendLogRequest
+	7,  // 29: fairlead.v1.HostControlService.Attach:output_type -> fairlead.v1.AttachResponse
+	21, // 30: fairlead.v1.HostControlService.FetchArtifact:output_type -> fairlead.v1.FetchArtifactResponse
+	19, // 31: fairlead.v1.HostControlService.SendLog:output_type -> fairlead.v1.SendLogResponse
+	29, // [29:32] is the sub-list for method output_type
+	26, // [26:29] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_host_proto_init() }
@@ -1789,7 +1856,7 @@ func file_fairlead_v1_host_proto_init() {
 		(*AttachRequest_Result)(nil),
 		(*AttachRequest_Beat)(nil),
 	}
-	file_fairlead_v1_host_proto_msgTypes[6].OneofWrappers = []any{
+	file_fairlead_v1_host_proto_msgTypes[7].OneofWrappers = []any{
 		(*AttachResponse_Welcome)(nil),
 		(*AttachResponse_Command)(nil),
 		(*AttachResponse_Gateways)(nil),
@@ -1797,7 +1864,7 @@ func file_fairlead_v1_host_proto_init() {
 		(*AttachResponse_Beat)(nil),
 		(*AttachResponse_Refusal)(nil),
 	}
-	file_fairlead_v1_host_proto_msgTypes[11].OneofWrappers = []any{
+	file_fairlead_v1_host_proto_msgTypes[12].OneofWrappers = []any{
 		(*HostCommand_Prepare)(nil),
 		(*HostCommand_Assign)(nil),
 		(*HostCommand_Stop)(nil),
@@ -1808,7 +1875,7 @@ func file_fairlead_v1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_host_proto_rawDesc), len(file_fairlead_v1_host_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

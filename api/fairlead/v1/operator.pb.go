@@ -1068,8 +1068,11 @@ type GetStatusResponse struct {
 	// of it; empty when it gets some.
 	Pinned string `protobuf:"bytes,16,opt,name=pinned,proto3" json:"pinned,omitempty"`
 	// Warm is the revision that is kept running so that going back is one write.
-	Warm          string                 `protobuf:"bytes,17,opt,name=warm,proto3" json:"warm,omitempty"`
-	WarmUntil     *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=warm_until,json=warmUntil,proto3" json:"warm_until,omitempty"`
+	Warm      string                 `protobuf:"bytes,17,opt,name=warm,proto3" json:"warm,omitempty"`
+	WarmUntil *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=warm_until,json=warmUntil,proto3" json:"warm_until,omitempty"`
+	// Missing are credits of the service's live instances that gateways have which
+	// their hosts do not hear: nobody else can use them.
+	Missing       []*MissingCredits `protobuf:"bytes,19,rep,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1230,6 +1233,83 @@ func (x *GetStatusResponse) GetWarmUntil() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *GetStatusResponse) GetMissing() []*MissingCredits {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+type MissingCredits struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Gateway string                 `protobuf:"bytes,1,opt,name=gateway,proto3" json:"gateway,omitempty"`
+	// Credits that it has, of all that the instances concerned have.
+	Credits int32 `protobuf:"varint,2,opt,name=credits,proto3" json:"credits,omitempty"`
+	Of      int32 `protobuf:"varint,3,opt,name=of,proto3" json:"of,omitempty"`
+	// Heard by control though not by those hosts.
+	Heard         bool `protobuf:"varint,4,opt,name=heard,proto3" json:"heard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MissingCredits) Reset() {
+	*x = MissingCredits{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MissingCredits) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MissingCredits) ProtoMessage() {}
+
+func (x *MissingCredits) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MissingCredits.ProtoReflect.Descriptor instead.
+func (*MissingCredits) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *MissingCredits) GetGateway() string {
+	if x != nil {
+		return x.Gateway
+	}
+	return ""
+}
+
+func (x *MissingCredits) GetCredits() int32 {
+	if x != nil {
+		return x.Credits
+	}
+	return 0
+}
+
+func (x *MissingCredits) GetOf() int32 {
+	if x != nil {
+		return x.Of
+	}
+	return 0
+}
+
+func (x *MissingCredits) GetHeard() bool {
+	if x != nil {
+		return x.Heard
+	}
+	return false
+}
+
 type TrafficStatus struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Revision      string                 `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -1241,7 +1321,7 @@ type TrafficStatus struct {
 
 func (x *TrafficStatus) Reset() {
 	*x = TrafficStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[15]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1253,7 +1333,7 @@ func (x *TrafficStatus) String() string {
 func (*TrafficStatus) ProtoMessage() {}
 
 func (x *TrafficStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[15]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1266,7 +1346,7 @@ func (x *TrafficStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficStatus.ProtoReflect.Descriptor instead.
 func (*TrafficStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TrafficStatus) GetRevision() string {
@@ -1295,18 +1375,24 @@ type RoutesStatus struct {
 	// Version of the table in which this plan was published, as a string.
 	Version string          `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
 	Traffic []*RouteTraffic `protobuf:"bytes,2,rep,name=traffic,proto3" json:"traffic,omitempty"`
-	// Gateways known; Acknowledged of them serve this version or a later one.
+	// Gateways known; Acknowledged of them are heard and serve this version or a later one.
 	Gateways     int32 `protobuf:"varint,3,opt,name=gateways,proto3" json:"gateways,omitempty"`
 	Acknowledged int32 `protobuf:"varint,4,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
 	// Behind names gateways that have not acknowledged.
-	Behind        []string `protobuf:"bytes,5,rep,name=behind,proto3" json:"behind,omitempty"`
+	Behind []string `protobuf:"bytes,5,rep,name=behind,proto3" json:"behind,omitempty"`
+	// Unheard are gateways of which nothing is heard, whatever they acknowledged.
+	Unheard []*UnheardGateway `protobuf:"bytes,6,rep,name=unheard,proto3" json:"unheard,omitempty"`
+	// Held says that requests wait at the gateways, and Waiting how many do.
+	Held          bool                   `protobuf:"varint,7,opt,name=held,proto3" json:"held,omitempty"`
+	HeldSince     *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=held_since,json=heldSince,proto3" json:"held_since,omitempty"`
+	Waiting       int32                  `protobuf:"varint,9,opt,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RoutesStatus) Reset() {
 	*x = RoutesStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[16]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1318,7 +1404,7 @@ func (x *RoutesStatus) String() string {
 func (*RoutesStatus) ProtoMessage() {}
 
 func (x *RoutesStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[16]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1331,7 +1417,7 @@ func (x *RoutesStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoutesStatus.ProtoReflect.Descriptor instead.
 func (*RoutesStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *RoutesStatus) GetVersion() string {
@@ -1369,6 +1455,87 @@ func (x *RoutesStatus) GetBehind() []string {
 	return nil
 }
 
+func (x *RoutesStatus) GetUnheard() []*UnheardGateway {
+	if x != nil {
+		return x.Unheard
+	}
+	return nil
+}
+
+func (x *RoutesStatus) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *RoutesStatus) GetHeldSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.HeldSince
+	}
+	return nil
+}
+
+func (x *RoutesStatus) GetWaiting() int32 {
+	if x != nil {
+		return x.Waiting
+	}
+	return 0
+}
+
+type UnheardGateway struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Silent is since when; not set where nothing was heard since the leader began.
+	Silent        *durationpb.Duration `protobuf:"bytes,2,opt,name=silent,proto3" json:"silent,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UnheardGateway) Reset() {
+	*x = UnheardGateway{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UnheardGateway) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UnheardGateway) ProtoMessage() {}
+
+func (x *UnheardGateway) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UnheardGateway.ProtoReflect.Descriptor instead.
+func (*UnheardGateway) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *UnheardGateway) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *UnheardGateway) GetSilent() *durationpb.Duration {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
 type RouteTraffic struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Revision      string                 `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -1381,7 +1548,7 @@ type RouteTraffic struct {
 
 func (x *RouteTraffic) Reset() {
 	*x = RouteTraffic{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[17]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1393,7 +1560,7 @@ func (x *RouteTraffic) String() string {
 func (*RouteTraffic) ProtoMessage() {}
 
 func (x *RouteTraffic) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[17]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1406,7 +1573,7 @@ func (x *RouteTraffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteTraffic.ProtoReflect.Descriptor instead.
 func (*RouteTraffic) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *RouteTraffic) GetRevision() string {
@@ -1451,7 +1618,7 @@ type RevisionStatus struct {
 
 func (x *RevisionStatus) Reset() {
 	*x = RevisionStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[18]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1463,7 +1630,7 @@ func (x *RevisionStatus) String() string {
 func (*RevisionStatus) ProtoMessage() {}
 
 func (x *RevisionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[18]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1476,7 +1643,7 @@ func (x *RevisionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevisionStatus.ProtoReflect.Descriptor instead.
 func (*RevisionStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RevisionStatus) GetName() string {
@@ -1519,23 +1686,27 @@ type InstanceStatus struct {
 	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Slot     string                 `protobuf:"bytes,2,opt,name=slot,proto3" json:"slot,omitempty"`
 	Revision string                 `protobuf:"bytes,3,opt,name=revision,proto3" json:"revision,omitempty"`
-	// State is starting, live, draining or exited.
-	State         string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
-	Pid           int32  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
-	Restarts      int32  `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
-	Host          string `protobuf:"bytes,7,opt,name=host,proto3" json:"host,omitempty"`
-	Zone          string `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`
-	Eligibility   string `protobuf:"bytes,9,opt,name=eligibility,proto3" json:"eligibility,omitempty"`
-	Address       string `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"`
-	Detail        string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
-	ExitStatus    string `protobuf:"bytes,12,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
+	// State is starting, live, draining or exited, as its host said; unheard where
+	// the host is not heard, and no gateway says that it polls.
+	State       string `protobuf:"bytes,4,opt,name=state,proto3" json:"state,omitempty"`
+	Pid         int32  `protobuf:"varint,5,opt,name=pid,proto3" json:"pid,omitempty"`
+	Restarts    int32  `protobuf:"varint,6,opt,name=restarts,proto3" json:"restarts,omitempty"`
+	Host        string `protobuf:"bytes,7,opt,name=host,proto3" json:"host,omitempty"`
+	Zone        string `protobuf:"bytes,8,opt,name=zone,proto3" json:"zone,omitempty"`
+	Eligibility string `protobuf:"bytes,9,opt,name=eligibility,proto3" json:"eligibility,omitempty"`
+	Address     string `protobuf:"bytes,10,opt,name=address,proto3" json:"address,omitempty"`
+	Detail      string `protobuf:"bytes,11,opt,name=detail,proto3" json:"detail,omitempty"`
+	ExitStatus  string `protobuf:"bytes,12,opt,name=exit_status,json=exitStatus,proto3" json:"exit_status,omitempty"`
+	// Slot_state is leaving where its slot is to stop, stray where no record asks
+	// for it, else empty.
+	SlotState     string `protobuf:"bytes,13,opt,name=slot_state,json=slotState,proto3" json:"slot_state,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *InstanceStatus) Reset() {
 	*x = InstanceStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[19]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1547,7 +1718,7 @@ func (x *InstanceStatus) String() string {
 func (*InstanceStatus) ProtoMessage() {}
 
 func (x *InstanceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[19]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1560,7 +1731,7 @@ func (x *InstanceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceStatus.ProtoReflect.Descriptor instead.
 func (*InstanceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *InstanceStatus) GetId() string {
@@ -1647,6 +1818,13 @@ func (x *InstanceStatus) GetExitStatus() string {
 	return ""
 }
 
+func (x *InstanceStatus) GetSlotState() string {
+	if x != nil {
+		return x.SlotState
+	}
+	return ""
+}
+
 type DeploymentStatus struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Revision string                 `protobuf:"bytes,1,opt,name=revision,proto3" json:"revision,omitempty"`
@@ -1667,7 +1845,7 @@ type DeploymentStatus struct {
 
 func (x *DeploymentStatus) Reset() {
 	*x = DeploymentStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[20]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1679,7 +1857,7 @@ func (x *DeploymentStatus) String() string {
 func (*DeploymentStatus) ProtoMessage() {}
 
 func (x *DeploymentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[20]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1692,7 +1870,7 @@ func (x *DeploymentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentStatus.ProtoReflect.Descriptor instead.
 func (*DeploymentStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *DeploymentStatus) GetRevision() string {
@@ -1767,7 +1945,7 @@ type ListRevisionsRequest struct {
 
 func (x *ListRevisionsRequest) Reset() {
 	*x = ListRevisionsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[21]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1779,7 +1957,7 @@ func (x *ListRevisionsRequest) String() string {
 func (*ListRevisionsRequest) ProtoMessage() {}
 
 func (x *ListRevisionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[21]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1792,7 +1970,7 @@ func (x *ListRevisionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRevisionsRequest.ProtoReflect.Descriptor instead.
 func (*ListRevisionsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListRevisionsRequest) GetService() string {
@@ -1811,7 +1989,7 @@ type ListRevisionsResponse struct {
 
 func (x *ListRevisionsResponse) Reset() {
 	*x = ListRevisionsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[22]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1823,7 +2001,7 @@ func (x *ListRevisionsResponse) String() string {
 func (*ListRevisionsResponse) ProtoMessage() {}
 
 func (x *ListRevisionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[22]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1836,7 +2014,7 @@ func (x *ListRevisionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRevisionsResponse.ProtoReflect.Descriptor instead.
 func (*ListRevisionsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListRevisionsResponse) GetRevisions() []*RevisionStatus {
@@ -1857,7 +2035,7 @@ type ScaleServiceRequest struct {
 
 func (x *ScaleServiceRequest) Reset() {
 	*x = ScaleServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[23]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1869,7 +2047,7 @@ func (x *ScaleServiceRequest) String() string {
 func (*ScaleServiceRequest) ProtoMessage() {}
 
 func (x *ScaleServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[23]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1882,7 +2060,7 @@ func (x *ScaleServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleServiceRequest.ProtoReflect.Descriptor instead.
 func (*ScaleServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ScaleServiceRequest) GetService() string {
@@ -1915,7 +2093,7 @@ type ScaleServiceResponse struct {
 
 func (x *ScaleServiceResponse) Reset() {
 	*x = ScaleServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[24]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1927,7 +2105,7 @@ func (x *ScaleServiceResponse) String() string {
 func (*ScaleServiceResponse) ProtoMessage() {}
 
 func (x *ScaleServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[24]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1940,7 +2118,7 @@ func (x *ScaleServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleServiceResponse.ProtoReflect.Descriptor instead.
 func (*ScaleServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ScaleServiceResponse) GetGeneration() int32 {
@@ -1960,7 +2138,7 @@ type RestartServiceRequest struct {
 
 func (x *RestartServiceRequest) Reset() {
 	*x = RestartServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[25]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1972,7 +2150,7 @@ func (x *RestartServiceRequest) String() string {
 func (*RestartServiceRequest) ProtoMessage() {}
 
 func (x *RestartServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[25]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1985,7 +2163,7 @@ func (x *RestartServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartServiceRequest.ProtoReflect.Descriptor instead.
 func (*RestartServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RestartServiceRequest) GetService() string {
@@ -2011,7 +2189,7 @@ type RestartServiceResponse struct {
 
 func (x *RestartServiceResponse) Reset() {
 	*x = RestartServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[26]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2023,7 +2201,7 @@ func (x *RestartServiceResponse) String() string {
 func (*RestartServiceResponse) ProtoMessage() {}
 
 func (x *RestartServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[26]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2036,7 +2214,7 @@ func (x *RestartServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartServiceResponse.ProtoReflect.Descriptor instead.
 func (*RestartServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RestartServiceResponse) GetGeneration() int32 {
@@ -2056,7 +2234,7 @@ type DeleteServiceRequest struct {
 
 func (x *DeleteServiceRequest) Reset() {
 	*x = DeleteServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[27]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2068,7 +2246,7 @@ func (x *DeleteServiceRequest) String() string {
 func (*DeleteServiceRequest) ProtoMessage() {}
 
 func (x *DeleteServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[27]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2081,7 +2259,7 @@ func (x *DeleteServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteServiceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *DeleteServiceRequest) GetService() string {
@@ -2107,7 +2285,7 @@ type DeleteServiceResponse struct {
 
 func (x *DeleteServiceResponse) Reset() {
 	*x = DeleteServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[28]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2119,7 +2297,7 @@ func (x *DeleteServiceResponse) String() string {
 func (*DeleteServiceResponse) ProtoMessage() {}
 
 func (x *DeleteServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[28]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2132,7 +2310,7 @@ func (x *DeleteServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteServiceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteServiceResponse) GetGeneration() int32 {
@@ -2160,7 +2338,7 @@ type SetTrafficRequest struct {
 
 func (x *SetTrafficRequest) Reset() {
 	*x = SetTrafficRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2350,7 @@ func (x *SetTrafficRequest) String() string {
 func (*SetTrafficRequest) ProtoMessage() {}
 
 func (x *SetTrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2363,7 @@ func (x *SetTrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTrafficRequest.ProtoReflect.Descriptor instead.
 func (*SetTrafficRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetTrafficRequest) GetService() string {
@@ -2232,7 +2410,7 @@ type SetTrafficResponse struct {
 
 func (x *SetTrafficResponse) Reset() {
 	*x = SetTrafficResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2422,7 @@ func (x *SetTrafficResponse) String() string {
 func (*SetTrafficResponse) ProtoMessage() {}
 
 func (x *SetTrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2435,7 @@ func (x *SetTrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTrafficResponse.ProtoReflect.Descriptor instead.
 func (*SetTrafficResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetTrafficResponse) GetGeneration() int32 {
@@ -2286,7 +2464,7 @@ type RollbackServiceRequest struct {
 
 func (x *RollbackServiceRequest) Reset() {
 	*x = RollbackServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +2476,7 @@ func (x *RollbackServiceRequest) String() string {
 func (*RollbackServiceRequest) ProtoMessage() {}
 
 func (x *RollbackServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +2489,7 @@ func (x *RollbackServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackServiceRequest.ProtoReflect.Descriptor instead.
 func (*RollbackServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RollbackServiceRequest) GetService() string {
@@ -2371,7 +2549,7 @@ type RollbackServiceResponse struct {
 
 func (x *RollbackServiceResponse) Reset() {
 	*x = RollbackServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2383,7 +2561,7 @@ func (x *RollbackServiceResponse) String() string {
 func (*RollbackServiceResponse) ProtoMessage() {}
 
 func (x *RollbackServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2396,7 +2574,7 @@ func (x *RollbackServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackServiceResponse.ProtoReflect.Descriptor instead.
 func (*RollbackServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RollbackServiceResponse) GetGeneration() int32 {
@@ -2439,7 +2617,7 @@ type AbortServiceRequest struct {
 
 func (x *AbortServiceRequest) Reset() {
 	*x = AbortServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2451,7 +2629,7 @@ func (x *AbortServiceRequest) String() string {
 func (*AbortServiceRequest) ProtoMessage() {}
 
 func (x *AbortServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2464,7 +2642,7 @@ func (x *AbortServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortServiceRequest.ProtoReflect.Descriptor instead.
 func (*AbortServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{33}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *AbortServiceRequest) GetService() string {
@@ -2497,7 +2675,7 @@ type AbortServiceResponse struct {
 
 func (x *AbortServiceResponse) Reset() {
 	*x = AbortServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2509,7 +2687,7 @@ func (x *AbortServiceResponse) String() string {
 func (*AbortServiceResponse) ProtoMessage() {}
 
 func (x *AbortServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2522,7 +2700,7 @@ func (x *AbortServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortServiceResponse.ProtoReflect.Descriptor instead.
 func (*AbortServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{34}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AbortServiceResponse) GetGeneration() int32 {
@@ -2544,7 +2722,7 @@ type PauseServiceRequest struct {
 
 func (x *PauseServiceRequest) Reset() {
 	*x = PauseServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2556,7 +2734,7 @@ func (x *PauseServiceRequest) String() string {
 func (*PauseServiceRequest) ProtoMessage() {}
 
 func (x *PauseServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2569,7 +2747,7 @@ func (x *PauseServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseServiceRequest.ProtoReflect.Descriptor instead.
 func (*PauseServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{35}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *PauseServiceRequest) GetService() string {
@@ -2602,7 +2780,7 @@ type PauseServiceResponse struct {
 
 func (x *PauseServiceResponse) Reset() {
 	*x = PauseServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2614,7 +2792,7 @@ func (x *PauseServiceResponse) String() string {
 func (*PauseServiceResponse) ProtoMessage() {}
 
 func (x *PauseServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2627,7 +2805,7 @@ func (x *PauseServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseServiceResponse.ProtoReflect.Descriptor instead.
 func (*PauseServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{36}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PauseServiceResponse) GetGeneration() int32 {
@@ -2649,7 +2827,7 @@ type ResumeServiceRequest struct {
 
 func (x *ResumeServiceRequest) Reset() {
 	*x = ResumeServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2661,7 +2839,7 @@ func (x *ResumeServiceRequest) String() string {
 func (*ResumeServiceRequest) ProtoMessage() {}
 
 func (x *ResumeServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2674,7 +2852,7 @@ func (x *ResumeServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeServiceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{37}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ResumeServiceRequest) GetService() string {
@@ -2707,7 +2885,7 @@ type ResumeServiceResponse struct {
 
 func (x *ResumeServiceResponse) Reset() {
 	*x = ResumeServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2719,7 +2897,7 @@ func (x *ResumeServiceResponse) String() string {
 func (*ResumeServiceResponse) ProtoMessage() {}
 
 func (x *ResumeServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2732,7 +2910,7 @@ func (x *ResumeServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeServiceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{38}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResumeServiceResponse) GetGeneration() int32 {
@@ -2753,7 +2931,7 @@ type DeleteRevisionRequest struct {
 
 func (x *DeleteRevisionRequest) Reset() {
 	*x = DeleteRevisionRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2765,7 +2943,7 @@ func (x *DeleteRevisionRequest) String() string {
 func (*DeleteRevisionRequest) ProtoMessage() {}
 
 func (x *DeleteRevisionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2778,7 +2956,7 @@ func (x *DeleteRevisionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRevisionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRevisionRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{39}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DeleteRevisionRequest) GetService() string {
@@ -2810,7 +2988,7 @@ type DeleteRevisionResponse struct {
 
 func (x *DeleteRevisionResponse) Reset() {
 	*x = DeleteRevisionResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2822,7 +3000,7 @@ func (x *DeleteRevisionResponse) String() string {
 func (*DeleteRevisionResponse) ProtoMessage() {}
 
 func (x *DeleteRevisionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2835,7 +3013,7 @@ func (x *DeleteRevisionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRevisionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRevisionResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{40}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{42}
 }
 
 type ExplainServiceRequest struct {
@@ -2847,7 +3025,7 @@ type ExplainServiceRequest struct {
 
 func (x *ExplainServiceRequest) Reset() {
 	*x = ExplainServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2859,7 +3037,7 @@ func (x *ExplainServiceRequest) String() string {
 func (*ExplainServiceRequest) ProtoMessage() {}
 
 func (x *ExplainServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2872,7 +3050,7 @@ func (x *ExplainServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainServiceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{41}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ExplainServiceRequest) GetService() string {
@@ -2894,7 +3072,7 @@ type ExplainServiceResponse struct {
 
 func (x *ExplainServiceResponse) Reset() {
 	*x = ExplainServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3084,7 @@ func (x *ExplainServiceResponse) String() string {
 func (*ExplainServiceResponse) ProtoMessage() {}
 
 func (x *ExplainServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3097,7 @@ func (x *ExplainServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainServiceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{42}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExplainServiceResponse) GetService() string {
@@ -2955,7 +3133,7 @@ type ExplainSection struct {
 
 func (x *ExplainSection) Reset() {
 	*x = ExplainSection{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2967,7 +3145,7 @@ func (x *ExplainSection) String() string {
 func (*ExplainSection) ProtoMessage() {}
 
 func (x *ExplainSection) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2980,7 +3158,7 @@ func (x *ExplainSection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSection.ProtoReflect.Descriptor instead.
 func (*ExplainSection) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{43}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExplainSection) GetTitle() string {
@@ -3006,7 +3184,7 @@ type ListInstancesRequest struct {
 
 func (x *ListInstancesRequest) Reset() {
 	*x = ListInstancesRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3018,7 +3196,7 @@ func (x *ListInstancesRequest) String() string {
 func (*ListInstancesRequest) ProtoMessage() {}
 
 func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3031,7 +3209,7 @@ func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesRequest.ProtoReflect.Descriptor instead.
 func (*ListInstancesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{44}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ListInstancesRequest) GetService() string {
@@ -3054,7 +3232,7 @@ type ListInstancesResponse struct {
 
 func (x *ListInstancesResponse) Reset() {
 	*x = ListInstancesResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3066,7 +3244,7 @@ func (x *ListInstancesResponse) String() string {
 func (*ListInstancesResponse) ProtoMessage() {}
 
 func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3079,7 +3257,7 @@ func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesResponse.ProtoReflect.Descriptor instead.
 func (*ListInstancesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{45}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListInstancesResponse) GetService() string {
@@ -3129,7 +3307,7 @@ type InstanceStanding struct {
 
 func (x *InstanceStanding) Reset() {
 	*x = InstanceStanding{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3141,7 +3319,7 @@ func (x *InstanceStanding) String() string {
 func (*InstanceStanding) ProtoMessage() {}
 
 func (x *InstanceStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3154,7 +3332,7 @@ func (x *InstanceStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceStanding.ProtoReflect.Descriptor instead.
 func (*InstanceStanding) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{46}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *InstanceStanding) GetId() string {
@@ -3251,7 +3429,7 @@ type ExplainInstanceRequest struct {
 
 func (x *ExplainInstanceRequest) Reset() {
 	*x = ExplainInstanceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3263,7 +3441,7 @@ func (x *ExplainInstanceRequest) String() string {
 func (*ExplainInstanceRequest) ProtoMessage() {}
 
 func (x *ExplainInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3276,7 +3454,7 @@ func (x *ExplainInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainInstanceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{47}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *ExplainInstanceRequest) GetService() string {
@@ -3309,7 +3487,7 @@ type ExplainInstanceResponse struct {
 
 func (x *ExplainInstanceResponse) Reset() {
 	*x = ExplainInstanceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3321,7 +3499,7 @@ func (x *ExplainInstanceResponse) String() string {
 func (*ExplainInstanceResponse) ProtoMessage() {}
 
 func (x *ExplainInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3334,7 +3512,7 @@ func (x *ExplainInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainInstanceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{48}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainInstanceResponse) GetService() string {
@@ -3385,7 +3563,7 @@ type ListTransitionsRequest struct {
 
 func (x *ListTransitionsRequest) Reset() {
 	*x = ListTransitionsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3397,7 +3575,7 @@ func (x *ListTransitionsRequest) String() string {
 func (*ListTransitionsRequest) ProtoMessage() {}
 
 func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3410,7 +3588,7 @@ func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListTransitionsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{49}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ListTransitionsRequest) GetService() string {
@@ -3443,7 +3621,7 @@ type ListTransitionsResponse struct {
 
 func (x *ListTransitionsResponse) Reset() {
 	*x = ListTransitionsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3455,7 +3633,7 @@ func (x *ListTransitionsResponse) String() string {
 func (*ListTransitionsResponse) ProtoMessage() {}
 
 func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3468,7 +3646,7 @@ func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListTransitionsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{50}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListTransitionsResponse) GetTransitions() []*Transition {
@@ -3498,7 +3676,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3510,7 +3688,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3523,7 +3701,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{51}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *Transition) GetAt() *timestamppb.Timestamp {
@@ -3605,7 +3783,7 @@ type GetContractRequest struct {
 
 func (x *GetContractRequest) Reset() {
 	*x = GetContractRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3617,7 +3795,7 @@ func (x *GetContractRequest) String() string {
 func (*GetContractRequest) ProtoMessage() {}
 
 func (x *GetContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3630,7 +3808,7 @@ func (x *GetContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContractRequest.ProtoReflect.Descriptor instead.
 func (*GetContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{52}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *GetContractRequest) GetService() string {
@@ -3652,7 +3830,7 @@ type GetContractResponse struct {
 
 func (x *GetContractResponse) Reset() {
 	*x = GetContractResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3664,7 +3842,7 @@ func (x *GetContractResponse) String() string {
 func (*GetContractResponse) ProtoMessage() {}
 
 func (x *GetContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3677,7 +3855,7 @@ func (x *GetContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContractResponse.ProtoReflect.Descriptor instead.
 func (*GetContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetContractResponse) GetService() string {
@@ -3711,7 +3889,7 @@ type SetContractRequest struct {
 
 func (x *SetContractRequest) Reset() {
 	*x = SetContractRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3723,7 +3901,7 @@ func (x *SetContractRequest) String() string {
 func (*SetContractRequest) ProtoMessage() {}
 
 func (x *SetContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3736,7 +3914,7 @@ func (x *SetContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContractRequest.ProtoReflect.Descriptor instead.
 func (*SetContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *SetContractRequest) GetService() string {
@@ -3763,7 +3941,7 @@ type SetContractResponse struct {
 
 func (x *SetContractResponse) Reset() {
 	*x = SetContractResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3775,7 +3953,7 @@ func (x *SetContractResponse) String() string {
 func (*SetContractResponse) ProtoMessage() {}
 
 func (x *SetContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3788,7 +3966,7 @@ func (x *SetContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContractResponse.ProtoReflect.Descriptor instead.
 func (*SetContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SetContractResponse) GetContract() *HealthContract {
@@ -3822,7 +4000,7 @@ type HealthContract struct {
 
 func (x *HealthContract) Reset() {
 	*x = HealthContract{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3834,7 +4012,7 @@ func (x *HealthContract) String() string {
 func (*HealthContract) ProtoMessage() {}
 
 func (x *HealthContract) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3847,7 +4025,7 @@ func (x *HealthContract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthContract.ProtoReflect.Descriptor instead.
 func (*HealthContract) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *HealthContract) GetProfile() *HealthProfile {
@@ -3960,7 +4138,7 @@ type HealthProfile struct {
 
 func (x *HealthProfile) Reset() {
 	*x = HealthProfile{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3972,7 +4150,7 @@ func (x *HealthProfile) String() string {
 func (*HealthProfile) ProtoMessage() {}
 
 func (x *HealthProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3985,7 +4163,7 @@ func (x *HealthProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProfile.ProtoReflect.Descriptor instead.
 func (*HealthProfile) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *HealthProfile) GetProbe() bool {
@@ -4023,7 +4201,7 @@ type HealthDependency struct {
 
 func (x *HealthDependency) Reset() {
 	*x = HealthDependency{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4213,7 @@ func (x *HealthDependency) String() string {
 func (*HealthDependency) ProtoMessage() {}
 
 func (x *HealthDependency) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4048,7 +4226,7 @@ func (x *HealthDependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthDependency.ProtoReflect.Descriptor instead.
 func (*HealthDependency) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *HealthDependency) GetName() string {
@@ -4082,7 +4260,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4094,7 +4272,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4107,7 +4285,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *ListEventsRequest) GetService() string {
@@ -4133,7 +4311,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4145,7 +4323,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4158,7 +4336,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -4182,7 +4360,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4194,7 +4372,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4207,7 +4385,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -4265,7 +4443,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4277,7 +4455,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4290,7 +4468,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *StreamLogsRequest) GetService() string {
@@ -4330,7 +4508,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4342,7 +4520,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4355,7 +4533,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StreamLogsResponse) GetEntries() []*LogEntry {
@@ -4376,7 +4554,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4566,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4579,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *LogEntry) GetInstance() string {
@@ -4438,7 +4616,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4450,7 +4628,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4463,7 +4641,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *UploadArtifactRequest) GetPart() isUploadArtifactRequest_Part {
@@ -4519,7 +4697,7 @@ type ArtifactHeader struct {
 
 func (x *ArtifactHeader) Reset() {
 	*x = ArtifactHeader{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4531,7 +4709,7 @@ func (x *ArtifactHeader) String() string {
 func (*ArtifactHeader) ProtoMessage() {}
 
 func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4544,7 +4722,7 @@ func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactHeader.ProtoReflect.Descriptor instead.
 func (*ArtifactHeader) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *ArtifactHeader) GetDigest() string {
@@ -4577,7 +4755,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4589,7 +4767,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4602,7 +4780,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *UploadArtifactResponse) GetDigest() string {
@@ -4621,7 +4799,7 @@ type HasArtifactRequest struct {
 
 func (x *HasArtifactRequest) Reset() {
 	*x = HasArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4633,7 +4811,7 @@ func (x *HasArtifactRequest) String() string {
 func (*HasArtifactRequest) ProtoMessage() {}
 
 func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4646,7 +4824,7 @@ func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactRequest.ProtoReflect.Descriptor instead.
 func (*HasArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *HasArtifactRequest) GetDigest() string {
@@ -4665,7 +4843,7 @@ type HasArtifactResponse struct {
 
 func (x *HasArtifactResponse) Reset() {
 	*x = HasArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4677,7 +4855,7 @@ func (x *HasArtifactResponse) String() string {
 func (*HasArtifactResponse) ProtoMessage() {}
 
 func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4690,7 +4868,7 @@ func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactResponse.ProtoReflect.Descriptor instead.
 func (*HasArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *HasArtifactResponse) GetPresent() bool {
@@ -4713,7 +4891,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4725,7 +4903,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4738,7 +4916,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -4772,7 +4950,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4784,7 +4962,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4797,7 +4975,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -4822,7 +5000,7 @@ type ListGatewaysRequest struct {
 
 func (x *ListGatewaysRequest) Reset() {
 	*x = ListGatewaysRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4834,7 +5012,7 @@ func (x *ListGatewaysRequest) String() string {
 func (*ListGatewaysRequest) ProtoMessage() {}
 
 func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4847,7 +5025,7 @@ func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysRequest.ProtoReflect.Descriptor instead.
 func (*ListGatewaysRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
 }
 
 type ListGatewaysResponse struct {
@@ -4859,7 +5037,7 @@ type ListGatewaysResponse struct {
 
 func (x *ListGatewaysResponse) Reset() {
 	*x = ListGatewaysResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4871,7 +5049,7 @@ func (x *ListGatewaysResponse) String() string {
 func (*ListGatewaysResponse) ProtoMessage() {}
 
 func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4884,7 +5062,7 @@ func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysResponse.ProtoReflect.Descriptor instead.
 func (*ListGatewaysResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *ListGatewaysResponse) GetGateways() []*GatewayStatus {
@@ -4911,7 +5089,7 @@ type GatewayStatus struct {
 
 func (x *GatewayStatus) Reset() {
 	*x = GatewayStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4923,7 +5101,7 @@ func (x *GatewayStatus) String() string {
 func (*GatewayStatus) ProtoMessage() {}
 
 func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4936,7 +5114,7 @@ func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayStatus.ProtoReflect.Descriptor instead.
 func (*GatewayStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *GatewayStatus) GetName() string {
@@ -5011,7 +5189,7 @@ type RetireGatewayRequest struct {
 
 func (x *RetireGatewayRequest) Reset() {
 	*x = RetireGatewayRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5023,7 +5201,7 @@ func (x *RetireGatewayRequest) String() string {
 func (*RetireGatewayRequest) ProtoMessage() {}
 
 func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5036,7 +5214,7 @@ func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayRequest.ProtoReflect.Descriptor instead.
 func (*RetireGatewayRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *RetireGatewayRequest) GetName() string {
@@ -5054,7 +5232,7 @@ type RetireGatewayResponse struct {
 
 func (x *RetireGatewayResponse) Reset() {
 	*x = RetireGatewayResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5066,7 +5244,7 @@ func (x *RetireGatewayResponse) String() string {
 func (*RetireGatewayResponse) ProtoMessage() {}
 
 func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5079,7 +5257,7 @@ func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayResponse.ProtoReflect.Descriptor instead.
 func (*RetireGatewayResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
 }
 
 type RetireHostRequest struct {
@@ -5091,7 +5269,7 @@ type RetireHostRequest struct {
 
 func (x *RetireHostRequest) Reset() {
 	*x = RetireHostRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5103,7 +5281,7 @@ func (x *RetireHostRequest) String() string {
 func (*RetireHostRequest) ProtoMessage() {}
 
 func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5116,7 +5294,7 @@ func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostRequest.ProtoReflect.Descriptor instead.
 func (*RetireHostRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RetireHostRequest) GetName() string {
@@ -5134,7 +5312,7 @@ type RetireHostResponse struct {
 
 func (x *RetireHostResponse) Reset() {
 	*x = RetireHostResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5146,7 +5324,7 @@ func (x *RetireHostResponse) String() string {
 func (*RetireHostResponse) ProtoMessage() {}
 
 func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5159,7 +5337,7 @@ func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostResponse.ProtoReflect.Descriptor instead.
 func (*RetireHostResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
 }
 
 type ListHostsRequest struct {
@@ -5170,7 +5348,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5182,7 +5360,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5195,7 +5373,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
 }
 
 type ListHostsResponse struct {
@@ -5207,7 +5385,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5219,7 +5397,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5232,7 +5410,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *ListHostsResponse) GetHosts() []*HostStatus {
@@ -5255,7 +5433,7 @@ type HostStatus struct {
 
 func (x *HostStatus) Reset() {
 	*x = HostStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +5445,7 @@ func (x *HostStatus) String() string {
 func (*HostStatus) ProtoMessage() {}
 
 func (x *HostStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +5458,7 @@ func (x *HostStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostStatus.ProtoReflect.Descriptor instead.
 func (*HostStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *HostStatus) GetName() string {
@@ -5326,7 +5504,7 @@ type GetInfoRequest struct {
 
 func (x *GetInfoRequest) Reset() {
 	*x = GetInfoRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5338,7 +5516,7 @@ func (x *GetInfoRequest) String() string {
 func (*GetInfoRequest) ProtoMessage() {}
 
 func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5351,7 +5529,7 @@ func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetInfoRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
 }
 
 type GetInfoResponse struct {
@@ -5370,7 +5548,7 @@ type GetInfoResponse struct {
 
 func (x *GetInfoResponse) Reset() {
 	*x = GetInfoResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5382,7 +5560,7 @@ func (x *GetInfoResponse) String() string {
 func (*GetInfoResponse) ProtoMessage() {}
 
 func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5395,7 +5573,7 @@ func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetInfoResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *GetInfoResponse) GetVersion() string {
@@ -5548,7 +5726,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12\x10\n" +
 	"\x03tag\x18\x03 \x01(\tR\x03tag\",\n" +
 	"\x10GetStatusRequest\x12\x18\n" +
-	"\aservice\x18\x01 \x01(\tR\aservice\"\xea\x05\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\xa1\x06\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1e\n" +
 	"\n" +
@@ -5574,17 +5752,31 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x06pinned\x18\x10 \x01(\tR\x06pinned\x12\x12\n" +
 	"\x04warm\x18\x11 \x01(\tR\x04warm\x129\n" +
 	"\n" +
-	"warm_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\twarmUntil\"W\n" +
+	"warm_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\twarmUntil\x125\n" +
+	"\amissing\x18\x13 \x03(\v2\x1b.fairlead.v1.MissingCreditsR\amissing\"j\n" +
+	"\x0eMissingCredits\x12\x18\n" +
+	"\agateway\x18\x01 \x01(\tR\agateway\x12\x18\n" +
+	"\acredits\x18\x02 \x01(\x05R\acredits\x12\x0e\n" +
+	"\x02of\x18\x03 \x01(\x05R\x02of\x12\x14\n" +
+	"\x05heard\x18\x04 \x01(\bR\x05heard\"W\n" +
 	"\rTrafficStatus\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12\x10\n" +
-	"\x03tag\x18\x03 \x01(\tR\x03tag\"\xb5\x01\n" +
+	"\x03tag\x18\x03 \x01(\tR\x03tag\"\xd5\x02\n" +
 	"\fRoutesStatus\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x123\n" +
 	"\atraffic\x18\x02 \x03(\v2\x19.fairlead.v1.RouteTrafficR\atraffic\x12\x1a\n" +
 	"\bgateways\x18\x03 \x01(\x05R\bgateways\x12\"\n" +
 	"\facknowledged\x18\x04 \x01(\x05R\facknowledged\x12\x16\n" +
-	"\x06behind\x18\x05 \x03(\tR\x06behind\"{\n" +
+	"\x06behind\x18\x05 \x03(\tR\x06behind\x125\n" +
+	"\aunheard\x18\x06 \x03(\v2\x1b.fairlead.v1.UnheardGatewayR\aunheard\x12\x12\n" +
+	"\x04held\x18\a \x01(\bR\x04held\x129\n" +
+	"\n" +
+	"held_since\x18\b \x01(\v2\x1a.google.protobuf.TimestampR\theldSince\x12\x18\n" +
+	"\awaiting\x18\t \x01(\x05R\awaiting\"W\n" +
+	"\x0eUnheardGateway\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x121\n" +
+	"\x06silent\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06silent\"{\n" +
 	"\fRouteTraffic\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x18\n" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12#\n" +
@@ -5596,7 +5788,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x06digest\x18\x03 \x01(\tR\x06digest\x129\n" +
 	"\n" +
 	"created_at\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x12\x16\n" +
-	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xb1\x02\n" +
+	"\x06reason\x18\x05 \x01(\tR\x06reason\"\xd0\x02\n" +
 	"\x0eInstanceStatus\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\tR\x04slot\x12\x1a\n" +
@@ -5611,7 +5803,9 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	" \x01(\tR\aaddress\x12\x16\n" +
 	"\x06detail\x18\v \x01(\tR\x06detail\x12\x1f\n" +
 	"\vexit_status\x18\f \x01(\tR\n" +
-	"exitStatus\"\x87\x02\n" +
+	"exitStatus\x12\x1d\n" +
+	"\n" +
+	"slot_state\x18\r \x01(\tR\tslotState\"\x87\x02\n" +
 	"\x10DeploymentStatus\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x12\x18\n" +
 	"\aattempt\x18\x02 \x01(\x05R\aattempt\x12\x14\n" +
@@ -5956,7 +6150,7 @@ func file_fairlead_v1_operator_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_operator_proto_rawDescData
 }
 
-var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 85)
+var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
 var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*DeployRequest)(nil),           // 0: fairlead.v1.DeployRequest
 	(*DeployResponse)(nil),          // 1: fairlead.v1.DeployResponse
@@ -5973,193 +6167,199 @@ var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*TrafficTarget)(nil),           // 12: fairlead.v1.TrafficTarget
 	(*GetStatusRequest)(nil),        // 13: fairlead.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),       // 14: fairlead.v1.GetStatusResponse
-	(*TrafficStatus)(nil),           // 15: fairlead.v1.TrafficStatus
-	(*RoutesStatus)(nil),            // 16: fairlead.v1.RoutesStatus
-	(*RouteTraffic)(nil),            // 17: fairlead.v1.RouteTraffic
-	(*RevisionStatus)(nil),          // 18: fairlead.v1.RevisionStatus
-	(*InstanceStatus)(nil),          // 19: fairlead.v1.InstanceStatus
-	(*DeploymentStatus)(nil),        // 20: fairlead.v1.DeploymentStatus
-	(*ListRevisionsRequest)(nil),    // 21: fairlead.v1.ListRevisionsRequest
-	(*ListRevisionsResponse)(nil),   // 22: fairlead.v1.ListRevisionsResponse
-	(*ScaleServiceRequest)(nil),     // 23: fairlead.v1.ScaleServiceRequest
-	(*ScaleServiceResponse)(nil),    // 24: fairlead.v1.ScaleServiceResponse
-	(*RestartServiceRequest)(nil),   // 25: fairlead.v1.RestartServiceRequest
-	(*RestartServiceResponse)(nil),  // 26: fairlead.v1.RestartServiceResponse
-	(*DeleteServiceRequest)(nil),    // 27: fairlead.v1.DeleteServiceRequest
-	(*DeleteServiceResponse)(nil),   // 28: fairlead.v1.DeleteServiceResponse
-	(*SetTrafficRequest)(nil),       // 29: fairlead.v1.SetTrafficRequest
-	(*SetTrafficResponse)(nil),      // 30: fairlead.v1.SetTrafficResponse
-	(*RollbackServiceRequest)(nil),  // 31: fairlead.v1.RollbackServiceRequest
-	(*RollbackServiceResponse)(nil), // 32: fairlead.v1.RollbackServiceResponse
-	(*AbortServiceRequest)(nil),     // 33: fairlead.v1.AbortServiceRequest
-	(*AbortServiceResponse)(nil),    // 34: fairlead.v1.AbortServiceResponse
-	(*PauseServiceRequest)(nil),     // 35: fairlead.v1.PauseServiceRequest
-	(*PauseServiceResponse)(nil),    // 36: fairlead.v1.PauseServiceResponse
-	(*ResumeServiceRequest)(nil),    // 37: fairlead.v1.ResumeServiceRequest
-	(*ResumeServiceResponse)(nil),   // 38: fairlead.v1.ResumeServiceResponse
-	(*DeleteRevisionRequest)(nil),   // 39: fairlead.v1.DeleteRevisionRequest
-	(*DeleteRevisionResponse)(nil),  // 40: fairlead.v1.DeleteRevisionResponse
-	(*ExplainServiceRequest)(nil),   // 41: fairlead.v1.ExplainServiceRequest
-	(*ExplainServiceResponse)(nil),  // 42: fairlead.v1.ExplainServiceResponse
-	(*ExplainSection)(nil),          // 43: fairlead.v1.ExplainSection
-	(*ListInstancesRequest)(nil),    // 44: fairlead.v1.ListInstancesRequest
-	(*ListInstancesResponse)(nil),   // 45: fairlead.v1.ListInstancesResponse
-	(*InstanceStanding)(nil),        // 46: fairlead.v1.InstanceStanding
-	(*ExplainInstanceRequest)(nil),  // 47: fairlead.v1.ExplainInstanceRequest
-	(*ExplainInstanceResponse)(nil), // 48: fairlead.v1.ExplainInstanceResponse
-	(*ListTransitionsRequest)(nil),  // 49: fairlead.v1.ListTransitionsRequest
-	(*ListTransitionsResponse)(nil), // 50: fairlead.v1.ListTransitionsResponse
-	(*Transition)(nil),              // 51: fairlead.v1.Transition
-	(*GetContractRequest)(nil),      // 52: fairlead.v1.GetContractRequest
-	(*GetContractResponse)(nil),     // 53: fairlead.v1.GetContractResponse
-	(*SetContractRequest)(nil),      // 54: fairlead.v1.SetContractRequest
-	(*SetContractResponse)(nil),     // 55: fairlead.v1.SetContractResponse
-	(*HealthContract)(nil),          // 56: fairlead.v1.HealthContract
-	(*HealthProfile)(nil),           // 57: fairlead.v1.HealthProfile
-	(*HealthDependency)(nil),        // 58: fairlead.v1.HealthDependency
-	(*ListEventsRequest)(nil),       // 59: fairlead.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 60: fairlead.v1.ListEventsResponse
-	(*Event)(nil),                   // 61: fairlead.v1.Event
-	(*StreamLogsRequest)(nil),       // 62: fairlead.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),      // 63: fairlead.v1.StreamLogsResponse
-	(*LogEntry)(nil),                // 64: fairlead.v1.LogEntry
-	(*UploadArtifactRequest)(nil),   // 65: fairlead.v1.UploadArtifactRequest
-	(*ArtifactHeader)(nil),          // 66: fairlead.v1.ArtifactHeader
-	(*UploadArtifactResponse)(nil),  // 67: fairlead.v1.UploadArtifactResponse
-	(*HasArtifactRequest)(nil),      // 68: fairlead.v1.HasArtifactRequest
-	(*HasArtifactResponse)(nil),     // 69: fairlead.v1.HasArtifactResponse
-	(*CreateTokenRequest)(nil),      // 70: fairlead.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 71: fairlead.v1.CreateTokenResponse
-	(*ListGatewaysRequest)(nil),     // 72: fairlead.v1.ListGatewaysRequest
-	(*ListGatewaysResponse)(nil),    // 73: fairlead.v1.ListGatewaysResponse
-	(*GatewayStatus)(nil),           // 74: fairlead.v1.GatewayStatus
-	(*RetireGatewayRequest)(nil),    // 75: fairlead.v1.RetireGatewayRequest
-	(*RetireGatewayResponse)(nil),   // 76: fairlead.v1.RetireGatewayResponse
-	(*RetireHostRequest)(nil),       // 77: fairlead.v1.RetireHostRequest
-	(*RetireHostResponse)(nil),      // 78: fairlead.v1.RetireHostResponse
-	(*ListHostsRequest)(nil),        // 79: fairlead.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),       // 80: fairlead.v1.ListHostsResponse
-	(*HostStatus)(nil),              // 81: fairlead.v1.HostStatus
-	(*GetInfoRequest)(nil),          // 82: fairlead.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),         // 83: fairlead.v1.GetInfoResponse
-	nil,                             // 84: fairlead.v1.SetTrafficRequest.TagsEntry
-	(*Template)(nil),                // 85: fairlead.v1.Template
-	(*durationpb.Duration)(nil),     // 86: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 87: google.protobuf.Timestamp
+	(*MissingCredits)(nil),          // 15: fairlead.v1.MissingCredits
+	(*TrafficStatus)(nil),           // 16: fairlead.v1.TrafficStatus
+	(*RoutesStatus)(nil),            // 17: fairlead.v1.RoutesStatus
+	(*UnheardGateway)(nil),          // 18: fairlead.v1.UnheardGateway
+	(*RouteTraffic)(nil),            // 19: fairlead.v1.RouteTraffic
+	(*RevisionStatus)(nil),          // 20: fairlead.v1.RevisionStatus
+	(*InstanceStatus)(nil),          // 21: fairlead.v1.InstanceStatus
+	(*DeploymentStatus)(nil),        // 22: fairlead.v1.DeploymentStatus
+	(*ListRevisionsRequest)(nil),    // 23: fairlead.v1.ListRevisionsRequest
+	(*ListRevisionsResponse)(nil),   // 24: fairlead.v1.ListRevisionsResponse
+	(*ScaleServiceRequest)(nil),     // 25: fairlead.v1.ScaleServiceRequest
+	(*ScaleServiceResponse)(nil),    // 26: fairlead.v1.ScaleServiceResponse
+	(*RestartServiceRequest)(nil),   // 27: fairlead.v1.RestartServiceRequest
+	(*RestartServiceResponse)(nil),  // 28: fairlead.v1.RestartServiceResponse
+	(*DeleteServiceRequest)(nil),    // 29: fairlead.v1.DeleteServiceRequest
+	(*DeleteServiceResponse)(nil),   // 30: fairlead.v1.DeleteServiceResponse
+	(*SetTrafficRequest)(nil),       // 31: fairlead.v1.SetTrafficRequest
+	(*SetTrafficResponse)(nil),      // 32: fairlead.v1.SetTrafficResponse
+	(*RollbackServiceRequest)(nil),  // 33: fairlead.v1.RollbackServiceRequest
+	(*RollbackServiceResponse)(nil), // 34: fairlead.v1.RollbackServiceResponse
+	(*AbortServiceRequest)(nil),     // 35: fairlead.v1.AbortServiceRequest
+	(*AbortServiceResponse)(nil),    // 36: fairlead.v1.AbortServiceResponse
+	(*PauseServiceRequest)(nil),     // 37: fairlead.v1.PauseServiceRequest
+	(*PauseServiceResponse)(nil),    // 38: fairlead.v1.PauseServiceResponse
+	(*ResumeServiceRequest)(nil),    // 39: fairlead.v1.ResumeServiceRequest
+	(*ResumeServiceResponse)(nil),   // 40: fairlead.v1.ResumeServiceResponse
+	(*DeleteRevisionRequest)(nil),   // 41: fairlead.v1.DeleteRevisionRequest
+	(*DeleteRevisionResponse)(nil),  // 42: fairlead.v1.DeleteRevisionResponse
+	(*ExplainServiceRequest)(nil),   // 43: fairlead.v1.ExplainServiceRequest
+	(*ExplainServiceResponse)(nil),  // 44: fairlead.v1.ExplainServiceResponse
+	(*ExplainSection)(nil),          // 45: fairlead.v1.ExplainSection
+	(*ListInstancesRequest)(nil),    // 46: fairlead.v1.ListInstancesRequest
+	(*ListInstancesResponse)(nil),   // 47: fairlead.v1.ListInstancesResponse
+	(*InstanceStanding)(nil),        // 48: fairlead.v1.InstanceStanding
+	(*ExplainInstanceRequest)(nil),  // 49: fairlead.v1.ExplainInstanceRequest
+	(*ExplainInstanceResponse)(nil), // 50: fairlead.v1.ExplainInstanceResponse
+	(*ListTransitionsRequest)(nil),  // 51: fairlead.v1.ListTransitionsRequest
+	(*ListTransitionsResponse)(nil), // 52: fairlead.v1.ListTransitionsResponse
+	(*Transition)(nil),              // 53: fairlead.v1.Transition
+	(*GetContractRequest)(nil),      // 54: fairlead.v1.GetContractRequest
+	(*GetContractResponse)(nil),     // 55: fairlead.v1.GetContractResponse
+	(*SetContractRequest)(nil),      // 56: fairlead.v1.SetContractRequest
+	(*SetContractResponse)(nil),     // 57: fairlead.v1.SetContractResponse
+	(*HealthContract)(nil),          // 58: fairlead.v1.HealthContract
+	(*HealthProfile)(nil),           // 59: fairlead.v1.HealthProfile
+	(*HealthDependency)(nil),        // 60: fairlead.v1.HealthDependency
+	(*ListEventsRequest)(nil),       // 61: fairlead.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 62: fairlead.v1.ListEventsResponse
+	(*Event)(nil),                   // 63: fairlead.v1.Event
+	(*StreamLogsRequest)(nil),       // 64: fairlead.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),      // 65: fairlead.v1.StreamLogsResponse
+	(*LogEntry)(nil),                // 66: fairlead.v1.LogEntry
+	(*UploadArtifactRequest)(nil),   // 67: fairlead.v1.UploadArtifactRequest
+	(*ArtifactHeader)(nil),          // 68: fairlead.v1.ArtifactHeader
+	(*UploadArtifactResponse)(nil),  // 69: fairlead.v1.UploadArtifactResponse
+	(*HasArtifactRequest)(nil),      // 70: fairlead.v1.HasArtifactRequest
+	(*HasArtifactResponse)(nil),     // 71: fairlead.v1.HasArtifactResponse
+	(*CreateTokenRequest)(nil),      // 72: fairlead.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 73: fairlead.v1.CreateTokenResponse
+	(*ListGatewaysRequest)(nil),     // 74: fairlead.v1.ListGatewaysRequest
+	(*ListGatewaysResponse)(nil),    // 75: fairlead.v1.ListGatewaysResponse
+	(*GatewayStatus)(nil),           // 76: fairlead.v1.GatewayStatus
+	(*RetireGatewayRequest)(nil),    // 77: fairlead.v1.RetireGatewayRequest
+	(*RetireGatewayResponse)(nil),   // 78: fairlead.v1.RetireGatewayResponse
+	(*RetireHostRequest)(nil),       // 79: fairlead.v1.RetireHostRequest
+	(*RetireHostResponse)(nil),      // 80: fairlead.v1.RetireHostResponse
+	(*ListHostsRequest)(nil),        // 81: fairlead.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),       // 82: fairlead.v1.ListHostsResponse
+	(*HostStatus)(nil),              // 83: fairlead.v1.HostStatus
+	(*GetInfoRequest)(nil),          // 84: fairlead.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),         // 85: fairlead.v1.GetInfoResponse
+	nil,                             // 86: fairlead.v1.SetTrafficRequest.TagsEntry
+	(*Template)(nil),                // 87: fairlead.v1.Template
+	(*durationpb.Duration)(nil),     // 88: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 89: google.protobuf.Timestamp
 }
 var file_fairlead_v1_operator_proto_depIdxs = []int32{
-	85, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
+	87, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
 	12, // 1: fairlead.v1.DeployRequest.traffic:type_name -> fairlead.v1.TrafficTarget
 	4,  // 2: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
 	5,  // 3: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
-	86, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
-	87, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
+	88, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
+	89, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
 	11, // 6: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
 	10, // 7: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
-	85, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
+	87, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
 	12, // 9: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
-	87, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
-	15, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
-	16, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
-	18, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
-	19, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
-	20, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
+	89, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
+	16, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
+	17, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
+	20, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
+	21, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
+	22, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
 	12, // 16: fairlead.v1.GetStatusResponse.wanted_traffic:type_name -> fairlead.v1.TrafficTarget
-	87, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
-	17, // 18: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
-	87, // 19: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
-	87, // 20: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
-	18, // 21: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
-	12, // 22: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
-	84, // 23: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
-	43, // 24: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
-	46, // 25: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
-	87, // 26: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
-	46, // 27: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
-	51, // 28: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
-	87, // 29: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
-	56, // 30: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	56, // 31: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	56, // 32: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	57, // 33: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
-	58, // 34: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
-	61, // 35: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
-	87, // 36: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
-	64, // 37: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
-	66, // 38: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
-	86, // 39: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	87, // 40: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	74, // 41: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
-	86, // 42: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
-	81, // 43: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
-	86, // 44: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
-	0,  // 45: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
-	2,  // 46: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
-	6,  // 47: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
-	8,  // 48: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
-	13, // 49: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
-	21, // 50: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
-	23, // 51: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
-	25, // 52: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
-	27, // 53: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
-	29, // 54: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
-	31, // 55: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
-	33, // 56: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
-	35, // 57: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
-	37, // 58: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
-	39, // 59: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
-	41, // 60: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
-	44, // 61: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
-	47, // 62: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
-	49, // 63: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
-	52, // 64: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
-	54, // 65: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
-	59, // 66: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
-	62, // 67: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
-	65, // 68: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
-	68, // 69: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
-	70, // 70: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
-	72, // 71: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
-	75, // 72: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
-	79, // 73: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
-	77, // 74: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
-	82, // 75: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
-	1,  // 76: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
-	3,  // 77: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
-	7,  // 78: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
-	9,  // 79: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
-	14, // 80: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
-	22, // 81: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
-	24, // 82: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
-	26, // 83: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
-	28, // 84: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
-	30, // 85: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
-	32, // 86: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
-	34, // 87: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
-	36, // 88: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
-	38, // 89: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
-	40, // 90: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
-	42, // 91: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
-	45, // 92: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
-	48, // 93: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
-	50, // 94: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
-	53, // 95: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
-	55, // 96: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
-	60, // 97: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
-	63, // 98: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
-	67, // 99: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
-	69, // 100: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
-	71, // 101: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
-	73, // 102: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
-	76, // 103: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
-	80, // 104: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
-	78, // 105: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
-	83, // 106: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
-	76, // [76:107] is the sub-list for method output_type
-	45, // [45:76] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	89, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
+	15, // 18: fairlead.v1.GetStatusResponse.missing:type_name -> fairlead.v1.MissingCredits
+	19, // 19: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
+	18, // 20: fairlead.v1.RoutesStatus.unheard:type_name -> fairlead.v1.UnheardGateway
+	89, // 21: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
+	88, // 22: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
+	89, // 23: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
+	89, // 24: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
+	20, // 25: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
+	12, // 26: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
+	86, // 27: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
+	45, // 28: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
+	48, // 29: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
+	89, // 30: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
+	48, // 31: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
+	53, // 32: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
+	89, // 33: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	58, // 34: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	58, // 35: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	58, // 36: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	59, // 37: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
+	60, // 38: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
+	63, // 39: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
+	89, // 40: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
+	66, // 41: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
+	68, // 42: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
+	88, // 43: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	89, // 44: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	76, // 45: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
+	88, // 46: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
+	83, // 47: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
+	88, // 48: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
+	0,  // 49: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
+	2,  // 50: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
+	6,  // 51: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
+	8,  // 52: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
+	13, // 53: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
+	23, // 54: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
+	25, // 55: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
+	27, // 56: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
+	29, // 57: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
+	31, // 58: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
+	33, // 59: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
+	35, // 60: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
+	37, // 61: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
+	39, // 62: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
+	41, // 63: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
+	43, // 64: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
+	46, // 65: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
+	49, // 66: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
+	51, // 67: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
+	54, // 68: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
+	56, // 69: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
+	61, // 70: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
+	64, // 71: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
+	67, // 72: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
+	70, // 73: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
+	72, // 74: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
+	74, // 75: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
+	77, // 76: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
+	81, // 77: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
+	79, // 78: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
+	84, // 79: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
+	1,  // 80: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
+	3,  // 81: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
+	7,  // 82: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
+	9,  // 83: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
+	14, // 84: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
+	24, // 85: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
+	26, // 86: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
+	28, // 87: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
+	30, // 88: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
+	32, // 89: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
+	34, // 90: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
+	36, // 91: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
+	38, // 92: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
+	40, // 93: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
+	42, // 94: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
+	44, // 95: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
+	47, // 96: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
+	50, // 97: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
+	52, // 98: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
+	55, // 99: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
+	57, // 100: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
+	62, // 101: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
+	65, // 102: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
+	69, // 103: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
+	71, // 104: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
+	73, // 105: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
+	75, // 106: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
+	78, // 107: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
+	82, // 108: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
+	80, // 109: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
+	85, // 110: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
+	80, // [80:111] is the sub-list for method output_type
+	49, // [49:80] is the sub-list for method input_type
+	49, // [49:49] is the sub-list for extension type_name
+	49, // [49:49] is the sub-list for extension extendee
+	0,  // [0:49] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_operator_proto_init() }
@@ -6168,9 +6368,9 @@ func file_fairlead_v1_operator_proto_init() {
 		return
 	}
 	file_fairlead_v1_common_proto_init()
-	file_fairlead_v1_operator_proto_msgTypes[56].OneofWrappers = []any{}
 	file_fairlead_v1_operator_proto_msgTypes[58].OneofWrappers = []any{}
-	file_fairlead_v1_operator_proto_msgTypes[65].OneofWrappers = []any{
+	file_fairlead_v1_operator_proto_msgTypes[60].OneofWrappers = []any{}
+	file_fairlead_v1_operator_proto_msgTypes[67].OneofWrappers = []any{
 		(*UploadArtifactRequest_Header)(nil),
 		(*UploadArtifactRequest_Chunk)(nil),
 	}
@@ -6180,7 +6380,7 @@ func file_fairlead_v1_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_operator_proto_rawDesc), len(file_fairlead_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   85,
+			NumMessages:   87,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -734,8 +734,10 @@ type PollWelcome struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Gateway string                 `protobuf:"bytes,1,opt,name=gateway,proto3" json:"gateway,omitempty"`
 	// Session of the gateway's process: a new one holds no credits of old.
-	Session       string     `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
-	Holdings      []*Holding `protobuf:"bytes,3,rep,name=holdings,proto3" json:"holdings,omitempty"`
+	Session  string     `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	Holdings []*Holding `protobuf:"bytes,3,rep,name=holdings,proto3" json:"holdings,omitempty"`
+	// Process of the gateway, for a host on the same machine.
+	Process       *GatewayProcess `protobuf:"bytes,4,opt,name=process,proto3" json:"process,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -791,6 +793,84 @@ func (x *PollWelcome) GetHoldings() []*Holding {
 	return nil
 }
 
+func (x *PollWelcome) GetProcess() *GatewayProcess {
+	if x != nil {
+		return x.Process
+	}
+	return nil
+}
+
+// GatewayProcess identifies a process: by the boot of its machine, the
+// namespace in which its number counts, the number, and when it started.
+type GatewayProcess struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Boot      string                 `protobuf:"bytes,1,opt,name=boot,proto3" json:"boot,omitempty"`
+	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Pid       int32                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
+	// Start in clock ticks since boot.
+	Start         uint64 `protobuf:"varint,4,opt,name=start,proto3" json:"start,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GatewayProcess) Reset() {
+	*x = GatewayProcess{}
+	mi := &file_fairlead_v1_poll_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GatewayProcess) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GatewayProcess) ProtoMessage() {}
+
+func (x *GatewayProcess) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_poll_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GatewayProcess.ProtoReflect.Descriptor instead.
+func (*GatewayProcess) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *GatewayProcess) GetBoot() string {
+	if x != nil {
+		return x.Boot
+	}
+	return ""
+}
+
+func (x *GatewayProcess) GetNamespace() string {
+	if x != nil {
+		return x.Namespace
+	}
+	return ""
+}
+
+func (x *GatewayProcess) GetPid() int32 {
+	if x != nil {
+		return x.Pid
+	}
+	return 0
+}
+
+func (x *GatewayProcess) GetStart() uint64 {
+	if x != nil {
+		return x.Start
+	}
+	return 0
+}
+
 type Holding struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	Instance string                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
@@ -802,7 +882,7 @@ type Holding struct {
 
 func (x *Holding) Reset() {
 	*x = Holding{}
-	mi := &file_fairlead_v1_poll_proto_msgTypes[10]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -814,7 +894,7 @@ func (x *Holding) String() string {
 func (*Holding) ProtoMessage() {}
 
 func (x *Holding) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_poll_proto_msgTypes[10]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -827,7 +907,7 @@ func (x *Holding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Holding.ProtoReflect.Descriptor instead.
 func (*Holding) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Holding) GetInstance() string {
@@ -855,7 +935,7 @@ type Return struct {
 
 func (x *Return) Reset() {
 	*x = Return{}
-	mi := &file_fairlead_v1_poll_proto_msgTypes[11]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -867,7 +947,7 @@ func (x *Return) String() string {
 func (*Return) ProtoMessage() {}
 
 func (x *Return) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_poll_proto_msgTypes[11]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -880,7 +960,7 @@ func (x *Return) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Return.ProtoReflect.Descriptor instead.
 func (*Return) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Return) GetInstance() string {
@@ -908,7 +988,7 @@ type Demand struct {
 
 func (x *Demand) Reset() {
 	*x = Demand{}
-	mi := &file_fairlead_v1_poll_proto_msgTypes[12]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +1000,7 @@ func (x *Demand) String() string {
 func (*Demand) ProtoMessage() {}
 
 func (x *Demand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_poll_proto_msgTypes[12]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +1013,7 @@ func (x *Demand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Demand.ProtoReflect.Descriptor instead.
 func (*Demand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Demand) GetGroup() string {
@@ -960,7 +1040,7 @@ type Ended struct {
 
 func (x *Ended) Reset() {
 	*x = Ended{}
-	mi := &file_fairlead_v1_poll_proto_msgTypes[13]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1052,7 @@ func (x *Ended) String() string {
 func (*Ended) ProtoMessage() {}
 
 func (x *Ended) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_poll_proto_msgTypes[13]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1065,7 @@ func (x *Ended) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ended.ProtoReflect.Descriptor instead.
 func (*Ended) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Ended) GetInstance() string {
@@ -1007,7 +1087,7 @@ type Refused struct {
 
 func (x *Refused) Reset() {
 	*x = Refused{}
-	mi := &file_fairlead_v1_poll_proto_msgTypes[14]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1019,7 +1099,7 @@ func (x *Refused) String() string {
 func (*Refused) ProtoMessage() {}
 
 func (x *Refused) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_poll_proto_msgTypes[14]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1032,7 +1112,7 @@ func (x *Refused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Refused.ProtoReflect.Descriptor instead.
 func (*Refused) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Refused) GetInstance() string {
@@ -1066,7 +1146,7 @@ type Withdrawn struct {
 
 func (x *Withdrawn) Reset() {
 	*x = Withdrawn{}
-	mi := &file_fairlead_v1_poll_proto_msgTypes[15]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1078,7 +1158,7 @@ func (x *Withdrawn) String() string {
 func (*Withdrawn) ProtoMessage() {}
 
 func (x *Withdrawn) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_poll_proto_msgTypes[15]
+	mi := &file_fairlead_v1_poll_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1091,7 +1171,7 @@ func (x *Withdrawn) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Withdrawn.ProtoReflect.Descriptor instead.
 func (*Withdrawn) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_poll_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Withdrawn) GetInstance() string {
@@ -1146,11 +1226,17 @@ const file_fairlead_v1_poll_proto_rawDesc = "" +
 	"\arefused\x18\x05 \x01(\v2\x14.fairlead.v1.RefusedH\x00R\arefused\x12+\n" +
 	"\x04beat\x18\x06 \x01(\v2\x15.fairlead.v1.PollBeatH\x00R\x04beat\x126\n" +
 	"\twithdrawn\x18\a \x01(\v2\x16.fairlead.v1.WithdrawnH\x00R\twithdrawnB\t\n" +
-	"\amessage\"s\n" +
+	"\amessage\"\xaa\x01\n" +
 	"\vPollWelcome\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x120\n" +
-	"\bholdings\x18\x03 \x03(\v2\x14.fairlead.v1.HoldingR\bholdings\"?\n" +
+	"\bholdings\x18\x03 \x03(\v2\x14.fairlead.v1.HoldingR\bholdings\x125\n" +
+	"\aprocess\x18\x04 \x01(\v2\x1b.fairlead.v1.GatewayProcessR\aprocess\"j\n" +
+	"\x0eGatewayProcess\x12\x12\n" +
+	"\x04boot\x18\x01 \x01(\tR\x04boot\x12\x1c\n" +
+	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
+	"\x03pid\x18\x03 \x01(\x05R\x03pid\x12\x14\n" +
+	"\x05start\x18\x04 \x01(\x04R\x05start\"?\n" +
 	"\aHolding\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\x05R\acredits\">\n" +
@@ -1183,7 +1269,7 @@ func file_fairlead_v1_poll_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_poll_proto_rawDescData
 }
 
-var file_fairlead_v1_poll_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_fairlead_v1_poll_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_fairlead_v1_poll_proto_goTypes = []any{
 	(*PollRequest)(nil),         // 0: fairlead.v1.PollRequest
 	(*PollHello)(nil),           // 1: fairlead.v1.PollHello
@@ -1195,12 +1281,13 @@ var file_fairlead_v1_poll_proto_goTypes = []any{
 	(*Synced)(nil),              // 7: fairlead.v1.Synced
 	(*PollResponse)(nil),        // 8: fairlead.v1.PollResponse
 	(*PollWelcome)(nil),         // 9: fairlead.v1.PollWelcome
-	(*Holding)(nil),             // 10: fairlead.v1.Holding
-	(*Return)(nil),              // 11: fairlead.v1.Return
-	(*Demand)(nil),              // 12: fairlead.v1.Demand
-	(*Ended)(nil),               // 13: fairlead.v1.Ended
-	(*Refused)(nil),             // 14: fairlead.v1.Refused
-	(*Withdrawn)(nil),           // 15: fairlead.v1.Withdrawn
+	(*GatewayProcess)(nil),      // 10: fairlead.v1.GatewayProcess
+	(*Holding)(nil),             // 11: fairlead.v1.Holding
+	(*Return)(nil),              // 12: fairlead.v1.Return
+	(*Demand)(nil),              // 13: fairlead.v1.Demand
+	(*Ended)(nil),               // 14: fairlead.v1.Ended
+	(*Refused)(nil),             // 15: fairlead.v1.Refused
+	(*Withdrawn)(nil),           // 16: fairlead.v1.Withdrawn
 }
 var file_fairlead_v1_poll_proto_depIdxs = []int32{
 	1,  // 0: fairlead.v1.PollRequest.hello:type_name -> fairlead.v1.PollHello
@@ -1211,20 +1298,21 @@ var file_fairlead_v1_poll_proto_depIdxs = []int32{
 	6,  // 5: fairlead.v1.PollRequest.beat:type_name -> fairlead.v1.PollBeat
 	7,  // 6: fairlead.v1.PollRequest.synced:type_name -> fairlead.v1.Synced
 	9,  // 7: fairlead.v1.PollResponse.welcome:type_name -> fairlead.v1.PollWelcome
-	11, // 8: fairlead.v1.PollResponse.returned:type_name -> fairlead.v1.Return
-	12, // 9: fairlead.v1.PollResponse.demand:type_name -> fairlead.v1.Demand
-	13, // 10: fairlead.v1.PollResponse.ended:type_name -> fairlead.v1.Ended
-	14, // 11: fairlead.v1.PollResponse.refused:type_name -> fairlead.v1.Refused
+	12, // 8: fairlead.v1.PollResponse.returned:type_name -> fairlead.v1.Return
+	13, // 9: fairlead.v1.PollResponse.demand:type_name -> fairlead.v1.Demand
+	14, // 10: fairlead.v1.PollResponse.ended:type_name -> fairlead.v1.Ended
+	15, // 11: fairlead.v1.PollResponse.refused:type_name -> fairlead.v1.Refused
 	6,  // 12: fairlead.v1.PollResponse.beat:type_name -> fairlead.v1.PollBeat
-	15, // 13: fairlead.v1.PollResponse.withdrawn:type_name -> fairlead.v1.Withdrawn
-	10, // 14: fairlead.v1.PollWelcome.holdings:type_name -> fairlead.v1.Holding
-	0,  // 15: fairlead.v1.PollService.Poll:input_type -> fairlead.v1.PollRequest
-	8,  // 16: fairlead.v1.PollService.Poll:output_type -> fairlead.v1.PollResponse
-	16, // [16:17] is the sub-list for method output_type
-	15, // [15:16] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	16, // 13: fairlead.v1.PollResponse.withdrawn:type_name -> fairlead.v1.Withdrawn
+	11, // 14: fairlead.v1.PollWelcome.holdings:type_name -> fairlead.v1.Holding
+	10, // 15: fairlead.v1.PollWelcome.process:type_name -> fairlead.v1.GatewayProcess
+	0,  // 16: fairlead.v1.PollService.Poll:input_type -> fairlead.v1.PollRequest
+	8,  // 17: fairlead.v1.PollService.Poll:output_type -> fairlead.v1.PollResponse
+	17, // [17:18] is the sub-list for method output_type
+	16, // [16:17] is the sub-list for method input_type
+	16, // [16:16] is the sub-list for extension type_name
+	16, // [16:16] is the sub-list for extension extendee
+	0,  // [0:16] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_poll_proto_init() }
@@ -1256,7 +1344,7 @@ func file_fairlead_v1_poll_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_poll_proto_rawDesc), len(file_fairlead_v1_poll_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

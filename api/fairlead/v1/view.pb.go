@@ -420,7 +420,9 @@ func (x *RefusedRoute) GetReason() string {
 type FollowBeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Hosts whose poll streams to this gateway are open. Only gateways say them.
-	Hosts         []string `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	Hosts []string `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	// Waiting requests by service, in order; a service without any is left out.
+	Waiting       []*WaitingRequests `protobuf:"bytes,2,rep,name=waiting,proto3" json:"waiting,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -462,6 +464,65 @@ func (x *FollowBeat) GetHosts() []string {
 	return nil
 }
 
+func (x *FollowBeat) GetWaiting() []*WaitingRequests {
+	if x != nil {
+		return x.Waiting
+	}
+	return nil
+}
+
+type WaitingRequests struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Requests      int32                  `protobuf:"varint,2,opt,name=requests,proto3" json:"requests,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WaitingRequests) Reset() {
+	*x = WaitingRequests{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WaitingRequests) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WaitingRequests) ProtoMessage() {}
+
+func (x *WaitingRequests) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WaitingRequests.ProtoReflect.Descriptor instead.
+func (*WaitingRequests) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *WaitingRequests) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *WaitingRequests) GetRequests() int32 {
+	if x != nil {
+		return x.Requests
+	}
+	return 0
+}
+
 // FollowGoodbye ends the membership: the gateway serves no more.
 type FollowGoodbye struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -471,7 +532,7 @@ type FollowGoodbye struct {
 
 func (x *FollowGoodbye) Reset() {
 	*x = FollowGoodbye{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[6]
+	mi := &file_fairlead_v1_view_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -483,7 +544,7 @@ func (x *FollowGoodbye) String() string {
 func (*FollowGoodbye) ProtoMessage() {}
 
 func (x *FollowGoodbye) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[6]
+	mi := &file_fairlead_v1_view_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -496,7 +557,7 @@ func (x *FollowGoodbye) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowGoodbye.ProtoReflect.Descriptor instead.
 func (*FollowGoodbye) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{7}
 }
 
 type FollowResponse struct {
@@ -514,7 +575,7 @@ type FollowResponse struct {
 
 func (x *FollowResponse) Reset() {
 	*x = FollowResponse{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[7]
+	mi := &file_fairlead_v1_view_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -526,7 +587,7 @@ func (x *FollowResponse) String() string {
 func (*FollowResponse) ProtoMessage() {}
 
 func (x *FollowResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[7]
+	mi := &file_fairlead_v1_view_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -539,7 +600,7 @@ func (x *FollowResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowResponse.ProtoReflect.Descriptor instead.
 func (*FollowResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *FollowResponse) GetMessage() isFollowResponse_Message {
@@ -623,7 +684,7 @@ type FollowWelcome struct {
 
 func (x *FollowWelcome) Reset() {
 	*x = FollowWelcome{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[8]
+	mi := &file_fairlead_v1_view_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -635,7 +696,7 @@ func (x *FollowWelcome) String() string {
 func (*FollowWelcome) ProtoMessage() {}
 
 func (x *FollowWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[8]
+	mi := &file_fairlead_v1_view_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -648,7 +709,7 @@ func (x *FollowWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowWelcome.ProtoReflect.Descriptor instead.
 func (*FollowWelcome) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FollowWelcome) GetEpoch() *Epoch {
@@ -670,7 +731,7 @@ type FollowRefusal struct {
 
 func (x *FollowRefusal) Reset() {
 	*x = FollowRefusal{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[9]
+	mi := &file_fairlead_v1_view_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -682,7 +743,7 @@ func (x *FollowRefusal) String() string {
 func (*FollowRefusal) ProtoMessage() {}
 
 func (x *FollowRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[9]
+	mi := &file_fairlead_v1_view_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -695,7 +756,7 @@ func (x *FollowRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FollowRefusal.ProtoReflect.Descriptor instead.
 func (*FollowRefusal) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *FollowRefusal) GetReason() string {
@@ -727,7 +788,7 @@ type RouteDelta struct {
 
 func (x *RouteDelta) Reset() {
 	*x = RouteDelta{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[10]
+	mi := &file_fairlead_v1_view_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -739,7 +800,7 @@ func (x *RouteDelta) String() string {
 func (*RouteDelta) ProtoMessage() {}
 
 func (x *RouteDelta) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[10]
+	mi := &file_fairlead_v1_view_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -752,7 +813,7 @@ func (x *RouteDelta) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteDelta.ProtoReflect.Descriptor instead.
 func (*RouteDelta) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *RouteDelta) GetBase() *Version {
@@ -828,10 +889,14 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"keep_error\x18\x04 \x01(\tR\tkeepError\"@\n" +
 	"\fRefusedRoute\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\"\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"Z\n" +
 	"\n" +
 	"FollowBeat\x12\x14\n" +
-	"\x05hosts\x18\x01 \x03(\tR\x05hosts\"\x0f\n" +
+	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x126\n" +
+	"\awaiting\x18\x02 \x03(\v2\x1c.fairlead.v1.WaitingRequestsR\awaiting\"G\n" +
+	"\x0fWaitingRequests\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
+	"\brequests\x18\x02 \x01(\x05R\brequests\"\x0f\n" +
 	"\rFollowGoodbye\"\xed\x01\n" +
 	"\x0eFollowResponse\x126\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1a.fairlead.v1.FollowWelcomeH\x00R\awelcome\x121\n" +
@@ -867,51 +932,53 @@ func file_fairlead_v1_view_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_view_proto_rawDescData
 }
 
-var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
 var file_fairlead_v1_view_proto_goTypes = []any{
-	(*FollowRequest)(nil),  // 0: fairlead.v1.FollowRequest
-	(*FollowHello)(nil),    // 1: fairlead.v1.FollowHello
-	(*Held)(nil),           // 2: fairlead.v1.Held
-	(*FollowAck)(nil),      // 3: fairlead.v1.FollowAck
-	(*RefusedRoute)(nil),   // 4: fairlead.v1.RefusedRoute
-	(*FollowBeat)(nil),     // 5: fairlead.v1.FollowBeat
-	(*FollowGoodbye)(nil),  // 6: fairlead.v1.FollowGoodbye
-	(*FollowResponse)(nil), // 7: fairlead.v1.FollowResponse
-	(*FollowWelcome)(nil),  // 8: fairlead.v1.FollowWelcome
-	(*FollowRefusal)(nil),  // 9: fairlead.v1.FollowRefusal
-	(*RouteDelta)(nil),     // 10: fairlead.v1.RouteDelta
-	(*Epoch)(nil),          // 11: fairlead.v1.Epoch
-	(*Version)(nil),        // 12: fairlead.v1.Version
-	(*Route)(nil),          // 13: fairlead.v1.Route
+	(*FollowRequest)(nil),   // 0: fairlead.v1.FollowRequest
+	(*FollowHello)(nil),     // 1: fairlead.v1.FollowHello
+	(*Held)(nil),            // 2: fairlead.v1.Held
+	(*FollowAck)(nil),       // 3: fairlead.v1.FollowAck
+	(*RefusedRoute)(nil),    // 4: fairlead.v1.RefusedRoute
+	(*FollowBeat)(nil),      // 5: fairlead.v1.FollowBeat
+	(*WaitingRequests)(nil), // 6: fairlead.v1.WaitingRequests
+	(*FollowGoodbye)(nil),   // 7: fairlead.v1.FollowGoodbye
+	(*FollowResponse)(nil),  // 8: fairlead.v1.FollowResponse
+	(*FollowWelcome)(nil),   // 9: fairlead.v1.FollowWelcome
+	(*FollowRefusal)(nil),   // 10: fairlead.v1.FollowRefusal
+	(*RouteDelta)(nil),      // 11: fairlead.v1.RouteDelta
+	(*Epoch)(nil),           // 12: fairlead.v1.Epoch
+	(*Version)(nil),         // 13: fairlead.v1.Version
+	(*Route)(nil),           // 14: fairlead.v1.Route
 }
 var file_fairlead_v1_view_proto_depIdxs = []int32{
 	1,  // 0: fairlead.v1.FollowRequest.hello:type_name -> fairlead.v1.FollowHello
 	3,  // 1: fairlead.v1.FollowRequest.ack:type_name -> fairlead.v1.FollowAck
 	5,  // 2: fairlead.v1.FollowRequest.beat:type_name -> fairlead.v1.FollowBeat
-	6,  // 3: fairlead.v1.FollowRequest.goodbye:type_name -> fairlead.v1.FollowGoodbye
+	7,  // 3: fairlead.v1.FollowRequest.goodbye:type_name -> fairlead.v1.FollowGoodbye
 	2,  // 4: fairlead.v1.FollowHello.serves:type_name -> fairlead.v1.Held
 	2,  // 5: fairlead.v1.FollowHello.keeps:type_name -> fairlead.v1.Held
-	11, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
-	12, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
+	12, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
+	13, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
 	2,  // 8: fairlead.v1.FollowAck.serves:type_name -> fairlead.v1.Held
 	2,  // 9: fairlead.v1.FollowAck.keeps:type_name -> fairlead.v1.Held
 	4,  // 10: fairlead.v1.FollowAck.refused:type_name -> fairlead.v1.RefusedRoute
-	8,  // 11: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.FollowWelcome
-	10, // 12: fairlead.v1.FollowResponse.routes:type_name -> fairlead.v1.RouteDelta
-	5,  // 13: fairlead.v1.FollowResponse.beat:type_name -> fairlead.v1.FollowBeat
-	9,  // 14: fairlead.v1.FollowResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	11, // 15: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
-	12, // 16: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
-	12, // 17: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
-	11, // 18: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
-	13, // 19: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
-	0,  // 20: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
-	7,  // 21: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
-	21, // [21:22] is the sub-list for method output_type
-	20, // [20:21] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	6,  // 11: fairlead.v1.FollowBeat.waiting:type_name -> fairlead.v1.WaitingRequests
+	9,  // 12: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.FollowWelcome
+	11, // 13: fairlead.v1.FollowResponse.routes:type_name -> fairlead.v1.RouteDelta
+	5,  // 14: fairlead.v1.FollowResponse.beat:type_name -> fairlead.v1.FollowBeat
+	10, // 15: fairlead.v1.FollowResponse.refusal:type_name -> fairlead.v1.FollowRefusal
+	12, // 16: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
+	13, // 17: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
+	13, // 18: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
+	12, // 19: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
+	14, // 20: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
+	0,  // 21: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
+	8,  // 22: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
+	22, // [22:23] is the sub-list for method output_type
+	21, // [21:22] is the sub-list for method input_type
+	21, // [21:21] is the sub-list for extension type_name
+	21, // [21:21] is the sub-list for extension extendee
+	0,  // [0:21] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_view_proto_init() }
@@ -926,7 +993,7 @@ func file_fairlead_v1_view_proto_init() {
 		(*FollowRequest_Beat)(nil),
 		(*FollowRequest_Goodbye)(nil),
 	}
-	file_fairlead_v1_view_proto_msgTypes[7].OneofWrappers = []any{
+	file_fairlead_v1_view_proto_msgTypes[8].OneofWrappers = []any{
 		(*FollowResponse_Welcome)(nil),
 		(*FollowResponse_Routes)(nil),
 		(*FollowResponse_Beat)(nil),
@@ -938,7 +1005,7 @@ func file_fairlead_v1_view_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_view_proto_rawDesc), len(file_fairlead_v1_view_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   12,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

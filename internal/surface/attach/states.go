@@ -109,8 +109,20 @@ func instanceOf(r *pb.InstanceReport, h service.Host) service.Instance {
 		Host: h.Name, Zone: h.Zone, Address: r.GetAddress(), State: service.InstanceState(r.GetState()),
 		Pid: int(r.GetPid()), Restarts: int(r.GetRestarts()), Round: r.GetRound(),
 		LiveFor: r.GetLiveFor().AsDuration(), Detail: r.GetDetail(), LastLines: r.GetLastLines(),
-		ExitStatus: r.GetExitStatus(), Adopted: r.GetAdopted(), Before: r.GetBefore(),
+		ExitStatus: r.GetExitStatus(), Adopted: r.GetAdopted(), Before: r.GetBefore(), Away: awayOf(r.GetAway()),
 	}
+}
+
+// awayOf is nil where none is.
+func awayOf(list []*pb.CreditsAway) map[string]int {
+	var out map[string]int
+	for _, a := range list {
+		if out == nil {
+			out = map[string]int{}
+		}
+		out[a.GetGateway()] += int(a.GetCredits())
+	}
+	return out
 }
 
 // States returns every host that has attached, ordered by name. LiveFor is as

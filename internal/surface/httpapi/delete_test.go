@@ -31,6 +31,11 @@ func TestAServiceThatOnlyAGatewayRemembersIsGivenATombstone(t *testing.T) {
 		w.gateways = []service.GatewayState{{Name: "gw", Refused: map[string]string{"lost": view.ReasonOrphaned + "absent without a tombstone", "bad": "no such group"}}}
 		_, err := w.delete("bad")
 		is(t, err, fault.NotFound, "there is no service")
+		_, err = w.services.GetStatus(w.ctx, connect.NewRequest(&fairleadv1.GetStatusRequest{Service: "lost"}))
+		is(t, err, fault.NotFound, `service "lost" is not in this store, and gateway gw serves it`)
+		if hint := fault.HintOf(fault.FromConnect(err)); !strings.Contains(hint, "fairlead delete lost") {
+			t.Errorf("the hint is %q", hint)
+		}
 		generation, err := w.delete("lost")
 		if err != nil || generation != 1 {
 			t.Fatalf("generation %d, %v", generation, err)

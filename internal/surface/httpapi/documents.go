@@ -108,8 +108,13 @@ func (a *API) desired(ctx context.Context, name string) (service.Desired, uint64
 	return d, version, nil
 }
 
-// noService names the services there are, the most similar first.
+// noService names the services there are, the most similar first, or the
+// gateway that serves one which this store does not have.
 func (a *API) noService(ctx context.Context, name string) error {
+	if gateway := a.orphanOf(name); gateway != "" {
+		return fault.New(fault.NotFound, fmt.Sprintf("deploy it to take it up, or end it: fairlead delete %s; `fairlead explain %s` says more", name, name),
+			"service %q is not in this store, and gateway %s serves it by a route from before", name, gateway)
+	}
 	docs, _, err := a.Store.List(ctx, service.KindDesired)
 	if err != nil {
 		return err

@@ -22,6 +22,9 @@ func (a *API) ExplainService(ctx context.Context, req *connect.Request[fairleadv
 	if s.Empty() && a.orphanOf(name) == "" {
 		return nil, a.noService(ctx, name)
 	}
+	for i := range s.Sagas {
+		s.Sagas[i].Value = a.dueAt(s.Sagas[i].Value)
+	}
 	needs := a.Leader.Alarms(name)
 	if named := s.Catalog.Value.NeedsOperator; named != "" && !slices.Contains(needs, named) {
 		needs = append(needs, named)

@@ -48,6 +48,9 @@ type Leader interface {
 	Epoch() view.Epoch
 	// Alarms in force for the service; for the installation when it is empty.
 	Alarms(service string) []string
+	// RetryAt is when a saga that waits is tried again, by the leader's own
+	// clock, which began anew with it; zero where it waits for nothing.
+	RetryAt(saga string) time.Time
 	// RetireGateway ends the membership of a gateway that is gone for good.
 	RetireGateway(ctx context.Context, name string) error
 	// RetireHost ends the membership of a host that is gone for good.

@@ -72,7 +72,8 @@ func (a *API) summarizer(ctx context.Context) (*summarizer, error) {
 }
 
 // countLive counts the live instances of each revision's present life: one of
-// an earlier life of its name answers nobody.
+// an earlier life of its name answers nobody, and of one on a host that nobody
+// hears it is not known.
 func (a *API) countLive(ctx context.Context, live map[string]int) error {
 	revisions, _, err := list[service.Revision](ctx, a.Store, service.KindRevision, nil)
 	if err != nil {
@@ -82,10 +83,16 @@ func (a *API) countLive(ctx context.Context, live map[string]int) error {
 	for _, r := range revisions {
 		named[r.Name] = r
 	}
-	for _, h := range a.Hosts.States() {
-		for _, i := range h.Instances {
+	members, _, err := list[service.Gateway](ctx, a.Store, service.KindGateway, nil)
+	if err != nil {
+		return err
+	}
+	w := a.world(members, 0)
+	for _, list := range w.Of {
+		for _, i := range list {
 			r, known := named[i.Revision]
-			if i.State == service.InstanceLive && (!known || r.Owns(i)) {
+			told := w.Hosts[i.Host].Heard() || w.CutOff(i.Host) != ""
+			if i.State == service.InstanceLive && told && (!known || r.Owns(i)) {
 				live[i.Revision]++
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -27,7 +26,8 @@ func (a *API) snapshot(ctx context.Context, name string) (*service.Snapshot, *se
 		if r.err != nil {
 			return nil, nil, r.err
 		}
-		s, w = r.snapshot, r.world()
+		s, w = r.snapshot, a.world(r.members, r.sequence)
+		w.Retired = func(host string) bool { return slices.Contains(r.retired, host) }
 		if !r.moved {
 			break
 		}
@@ -41,6 +41,7 @@ type reader struct {
 	ctx      context.Context
 	snapshot *service.Snapshot
 	members  []service.Gateway
+	retired  []string // hosts
 	sequence uint64
 	moved    bool // something was written between two readings
 	err      error
@@ -59,6 +60,11 @@ func (r *reader) all() {
 	for _, b := range s.Broken {
 		if b.Kind == service.KindGateway { // a member of which nothing else is known may route by anything
 			r.members = append(r.members, service.Gateway{Name: b.Name})
+		}
+	}
+	for _, h := range readAll[service.Host](r, service.KindHost, nil) {
+		if h.Value.Retired {
+			r.retired = append(r.retired, h.Value.Name)
 		}
 	}
 	slices.SortFunc(s.Revisions, func(x, y service.Doc[service.Revision]) int { return cmp.Compare(x.Value.Number, y.Value.Number) })
@@ -126,15 +132,16 @@ func decode[T any](r *reader, d store.Document) (v T, ok bool) {
 	return v, true
 }
 
-// world is what is seen beside the store now. A gateway of which nothing was
-// heard since the leader started is silent for ever.
-func (r *reader) world() *service.World {
+// world is what is seen beside the store now, at that sequence. A gateway of
+// which nothing was heard since the leader started is silent for ever.
+func (a *API) world(members []service.Gateway, sequence uint64) *service.World {
 	w := &service.World{
 		Hosts: map[string]service.HostState{}, Instances: map[string][]service.Instance{}, Of: map[string][]service.Instance{},
-		Gateways:    service.Known(r.members, r.api.Gateways.States(), time.Duration(math.MaxInt64)),
-		Incarnation: r.api.Store.Incarnation(), Sequence: r.sequence,
+		Gateways:    service.Known(members, a.Gateways.States(), math.MaxInt64),
+		Incarnation: a.Store.Incarnation(), Sequence: sequence,
 	}
-	for _, h := range r.api.Hosts.States() {
+	w.Polls = service.Polls(w.Gateways)
+	for _, h := range a.Hosts.States() {
 		w.Hosts[h.Name] = h
 		for _, i := range h.Instances {
 			i.Host, i.Zone = cmp.Or(i.Host, h.Name), cmp.Or(i.Zone, h.Zone)

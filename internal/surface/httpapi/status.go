@@ -10,7 +10,6 @@ import (
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
-	"github.com/fairlead-platform/fairlead/view"
 )
 
 // GetStatus says what is wanted, true, published and running.
@@ -33,7 +32,6 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 		NeedsOperator:      catalog.NeedsOperator,
 		HostNames:          d.HostsOf(),
 		Alarms:             a.alarms(name, catalog.NeedsOperator),
-		Instances:          a.instances(name),
 		Paused:             d.Paused,
 		WantedTraffic:      targetsTo(d.Traffic),
 		Pinned:             d.Pinned(),
@@ -43,7 +41,12 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 	for _, p := range catalog.Traffic {
 		out.Traffic = append(out.Traffic, &fairleadv1.TrafficStatus{Revision: p.Revision, Percent: int32(p.Percent), Tag: p.Tag})
 	}
-	if out.Routes, err = a.routes(ctx, name); err != nil {
+	members, _, err := list[service.Gateway](ctx, a.Store, service.KindGateway, nil)
+	if err != nil {
+		return nil, err
+	}
+	w := a.world(members, 0)
+	if out.Routes, err = a.routes(ctx, name, w); err != nil {
 		return nil, err
 	}
 	revisions, err := a.revisions(ctx, name)
@@ -51,9 +54,16 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 		return nil, err
 	}
 	out.Revisions = revisionsTo(revisions)
+	out.Instances = a.instances(name, revisions, w)
+	for _, m := range service.MissingCredits(w.Of[name], revisions, w) {
+		out.Missing = append(out.Missing, &fairleadv1.MissingCredits{Gateway: m.Gateway, Credits: int32(m.Credits), Of: int32(m.Of), Heard: m.Heard})
+	}
 	sagas, err := a.sagas(ctx, name)
 	if err != nil {
 		return nil, err
+	}
+	for i := range sagas {
+		sagas[i] = a.dueAt(sagas[i])
 	}
 	out.Deployment = deploymentTo(sagas)
 	return connect.NewResponse(out), nil
@@ -64,70 +74,6 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 func (a *API) alarms(name, said string) []string {
 	own := slices.DeleteFunc(slices.Clone(a.Leader.Alarms(name)), func(text string) bool { return text == said })
 	return append(a.Leader.Alarms(""), own...)
-}
-
-// routes compares what was published with what gateways say that they serve.
-func (a *API) routes(ctx context.Context, name string) (*fairleadv1.RoutesStatus, error) {
-	doc, version, found, err := get[service.Routes](ctx, a.Store, service.KindRoutes, name)
-	if err != nil {
-		return nil, err
-	}
-	known, _, err := list[service.Gateway](ctx, a.Store, service.KindGateway, nil)
-	if err != nil {
-		return nil, err
-	}
-	out := &fairleadv1.RoutesStatus{Gateways: int32(len(known))}
-	if !found {
-		return out, nil
-	}
-	v := view.Version{Incarnation: a.Store.Incarnation(), Epoch: a.Leader.Epoch().Number, Counter: version}
-	out.Version = v.String()
-	for _, s := range doc.Plan.Splits {
-		out.Traffic = append(out.Traffic, &fairleadv1.RouteTraffic{Revision: s.Revision, Percent: int32(s.Percent), RequestGroup: s.Group, Tag: s.Tag})
-	}
-	served := map[string]view.Version{} // :: gateway name → what it serves, as last heard
-	for _, g := range known {
-		served[g.Name] = g.Serves
-	}
-	for _, s := range a.Gateways.States() {
-		served[s.Name] = s.Serves
-	}
-	for _, g := range known {
-		// Within one incarnation the store's sequence alone says what is later.
-		if s := served[g.Name]; s.Incarnation == v.Incarnation && s.Counter >= version {
-			out.Acknowledged++
-		} else {
-			out.Behind = append(out.Behind, g.Name)
-		}
-	}
-	return out, nil
-}
-
-// instances of a service on every host, ordered by slot.
-func (a *API) instances(name string) []*fairleadv1.InstanceStatus {
-	var out []*fairleadv1.InstanceStatus
-	verdicts := a.eligibility(name)
-	for _, h := range a.Hosts.States() {
-		for _, i := range h.Instances {
-			if i.Service == name {
-				out = append(out, instanceTo(h, i, verdicts[i.ID]))
-			}
-		}
-	}
-	slices.SortFunc(out, func(x, y *fairleadv1.InstanceStatus) int {
-		return cmp.Or(cmp.Compare(x.Revision, y.Revision), cmp.Compare(x.Slot, y.Slot), cmp.Compare(x.Id, y.Id))
-	})
-	return out
-}
-
-func instanceTo(h service.HostState, i service.Instance, verdict string) *fairleadv1.InstanceStatus {
-	return &fairleadv1.InstanceStatus{
-		Id: i.ID, Slot: i.Slot, Revision: i.Revision, State: string(i.State),
-		Pid: int32(i.Pid), Restarts: int32(i.Restarts),
-		Host: cmp.Or(i.Host, h.Name), Zone: cmp.Or(i.Zone, h.Zone),
-		Eligibility: cmp.Or(verdict, "unknown"),
-		Address:     i.Address, Detail: i.Detail, ExitStatus: i.ExitStatus,
-	}
 }
 
 func revisionsTo(all []service.Revision) []*fairleadv1.RevisionStatus {
@@ -151,6 +97,15 @@ func (a *API) sagas(ctx context.Context, name string) ([]saga.Record, error) {
 }
 
 const kindCollect = "collect"
+
+// dueAt is the record with the instant at which the leader tries it again: what
+// was recorded is what an earlier one meant to.
+func (a *API) dueAt(r saga.Record) saga.Record {
+	if at := a.Leader.RetryAt(r.ID); r.Open() && !r.RetryAt.IsZero() && !at.IsZero() {
+		r.RetryAt = at
+	}
+	return r
+}
 
 // deploymentTo tells of the saga that is open, else of the last one.
 func deploymentTo(sagas []saga.Record) *fairleadv1.DeploymentStatus {

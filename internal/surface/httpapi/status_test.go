@@ -38,7 +38,7 @@ func TestStatusSaysWhatIsWantedTruePublishedAndRunning(t *testing.T) {
 		}
 		seq := w.put(service.KindRoutes, "hello", service.Routes{Service: "hello", Plan: view.Route{Splits: []view.Split{{Revision: "hello-00001", Percent: 100, Group: "hello-00001"}}}})
 		w.gateways = []service.GatewayState{w.served("gw-a", seq+5), w.served("gw-b", seq-1)}
-		w.hosts = []service.HostState{{Host: service.Host{Name: "h1", Zone: "a"}, Instances: []service.Instance{
+		w.hosts = []service.HostState{{Host: service.Host{Name: "h1", Zone: "a"}, Connected: true, Instances: []service.Instance{
 			{ID: "i1", Slot: "hello-00001.0", Service: "hello", Revision: "hello-00001", State: service.InstanceLive, Pid: 42, Restarts: 2},
 			{ID: "x", Service: "other"},
 		}}}
@@ -93,6 +93,10 @@ func TestADeploymentThatWaitsSaysWhatFailedAndUntilWhen(t *testing.T) {
 		if d.State != "waiting" || d.Step != "install" || d.Error != "no such program" || d.RetryAt.AsTime().Unix() != 9 || d.Attempt != 2 {
 			t.Errorf("got %v", d)
 		}
+		w.retryAt = time.Unix(30, 0) // a leader that is new waits anew
+		if d := w.status().Deployment; d.RetryAt.AsTime().Unix() != 30 {
+			t.Errorf("got %v", d)
+		}
 	})
 }
 
@@ -120,7 +124,7 @@ func TestTheListSaysHowEachServiceDoes(t *testing.T) {
 				})
 			}},
 			{"down", func() { // a revision that is kept warm answers nothing
-				w.hosts = []service.HostState{{Instances: []service.Instance{{Service: "hello", Revision: "hello-00001", State: service.InstanceLive}}}}
+				w.hosts = []service.HostState{{Connected: true, Instances: []service.Instance{{Service: "hello", Revision: "hello-00001", State: service.InstanceLive}}}}
 			}},
 			{"ready", func() {
 				w.hosts[0].Instances = append(w.hosts[0].Instances, service.Instance{Service: "hello", Revision: "hello-00002", State: service.InstanceLive})
@@ -165,7 +169,7 @@ func TestTheListCountsNoProcessOfAnEarlierLife(t *testing.T) {
 			{[]service.Instance{process("before")}, 0, "down"},
 			{[]service.Instance{process("before"), process("now")}, 1, "ready"},
 		} {
-			w.hosts = []service.HostState{{Instances: c.runs}}
+			w.hosts = []service.HostState{{Connected: true, Instances: c.runs}}
 			r, err := w.services.ListServices(w.ctx, connect.NewRequest(&fairleadv1.ListServicesRequest{}))
 			if err != nil || len(r.Msg.Services) != 1 || r.Msg.Services[0].Live != c.live || r.Msg.Services[0].State != c.state {
 				t.Errorf("%+v: got %v, %v", c.runs, r, err)

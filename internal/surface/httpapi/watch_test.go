@@ -106,6 +106,23 @@ func TestADeployThatIsSupersededSaysByWhat(t *testing.T) {
 	})
 }
 
+func TestADeployThatADeletionEndsSaysSo(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.must(&fairleadv1.DeployRequest{Service: "hello"})
+		p := w.watch(1)
+		w.put(service.KindSaga, "s1", record(1, saga.Running, step("queue", "running", "")))
+		p.until("queue running")
+		if _, err := w.delete("hello"); err != nil {
+			t.Fatal(err)
+		}
+		w.put(service.KindSaga, "s1", record(1, saga.Superseded, step("queue", "failed", "superseded")))
+		p.until("")
+		if p.end.Outcome != "superseded" || p.end.Reason != "superseded by the deletion of hello (generation 2), asked for by ann" || p.end.Serving != "" {
+			t.Errorf("ended %v", p.end)
+		}
+	})
+}
+
 func TestADeployThatGoesOnUnderALaterGenerationIsFollowedToItsEnd(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.must(&fairleadv1.DeployRequest{Service: "hello"})

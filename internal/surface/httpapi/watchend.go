@@ -48,7 +48,7 @@ func (f *follower) end(r saga.Record, known bool) *fairleadv1.DeploymentEnd {
 	}
 	switch {
 	case !f.desired.exists:
-		return f.ended("deleted", r, f.service+" is gone")
+		return f.gone("deleted", r, f.service+" is gone")
 	case !d.Deleted && f.applied(r, known):
 		r.Subject = c.Latest
 		return f.ended("done", r, "")
@@ -123,7 +123,7 @@ func (f *follower) failed(r saga.Record, hint string) *fairleadv1.DeploymentEnd 
 	e := f.ended("failed", r, r.Error)
 	e.Step, e.LastLines, e.Hint = stepOf(r), r.LastLines, hint
 	if r.State == saga.Waiting {
-		e.RetryAt = timestamp(r.RetryAt)
+		e.RetryAt = timestamp(f.api.dueAt(r).RetryAt)
 	}
 	return e
 }
@@ -134,10 +134,20 @@ func (f *follower) superseded(r saga.Record) *fairleadv1.DeploymentEnd {
 	if author == "" {
 		author = "somebody"
 	}
+	if !f.desired.exists { // nobody is left to say by whom
+		return f.gone("superseded", r, "superseded by the deletion of "+f.service+", which is gone")
+	}
 	if d.Deleted {
-		what = "its deletion (" + what + ")"
+		return f.gone("superseded", r, fmt.Sprintf("superseded by the deletion of %s (%s), asked for by %s", f.service, what, author))
 	}
 	return f.ended("superseded", r, fmt.Sprintf("superseded by %s, asked for by %s", what, author))
+}
+
+// gone is an end after which nothing of the service serves for long.
+func (f *follower) gone(outcome string, r saga.Record, reason string) *fairleadv1.DeploymentEnd {
+	e := f.ended(outcome, r, reason)
+	e.Serving, e.Url = "", ""
+	return e
 }
 
 func (f *follower) ended(outcome string, r saga.Record, reason string) *fairleadv1.DeploymentEnd {
