@@ -3,6 +3,7 @@ package e2e
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -37,7 +38,12 @@ func TestUnderAnExclusiveHandoverOldAndNewNeverRunAtOnceAndRequestsWait(t *testi
 	solo.more(100)
 
 	solo.expect("solo-00001", "solo-00002")
-	p.must(release("2")...)
+	d := p.start(release("2")...)
+	waits := regexp.MustCompile(`requests are held since [0-9:]+, and [1-9][0-9]* waits? \(.*\n  they wait for `)
+	eventually(t, 20*time.Second, "explain says how many requests wait, and for what", func() bool { return waits.MatchString(p.must("explain", "solo").stdout) })
+	if err := d.wait(again); err != nil {
+		t.Errorf("the deploy ended with %v:\n%s", err, d.out)
+	}
 	p.agree("solo", "solo-00002", 10*time.Second)
 	solo.expect("solo-00002")
 	solo.more(100)

@@ -47,6 +47,9 @@ type HolderConfig struct {
 	// Polled, when set, says which hosts poll the follower, in a stable order:
 	// told with each beat.
 	Polled func() []string
+	// Waiting, when set, says how many requests wait at the follower, by
+	// service: told with each beat.
+	Waiting func() map[string]int
 	// Refuse says why an entry cannot be served; nil means view.Route.Check.
 	Refuse func(view.Route) error
 	// OnApply, when set, is called with every table that comes into force, the

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -239,6 +240,12 @@ func (h *Holder) beat() *pb.FollowRequest {
 	b := &pb.FollowBeat{}
 	if h.cfg.Polled != nil {
 		b.Hosts = h.cfg.Polled()
+	}
+	if h.cfg.Waiting != nil {
+		waiting := h.cfg.Waiting()
+		for _, service := range slices.Sorted(maps.Keys(waiting)) {
+			b.Waiting = append(b.Waiting, &pb.WaitingRequests{Service: service, Requests: int32(min(waiting[service], math.MaxInt32))})
+		}
 	}
 	return &pb.FollowRequest{Message: &pb.FollowRequest_Beat{Beat: b}}
 }

@@ -227,9 +227,12 @@ func (j *job) awaitReady(ctx context.Context, r *saga.Run, slots []service.Slot,
 	return w.notReady(slots, world, fmt.Sprintf("%d of %d instances stayed live for %s within %s", n, len(slots), w.dwell, limit.Round(time.Second)))
 }
 
-// fatal finds an instance that no waiting will help: its host says so.
+// fatal finds an instance that no waiting will help: its host says so, or is lost.
 func (w *watch) fatal(slots []service.Slot, world *service.World) error {
 	for _, s := range slots {
+		if world.Lost(s.Host) {
+			return &saga.Failure{Reason: fmt.Sprintf("host %s of slot %s is lost", s.Host, s.ID), LastLines: w.lines[s.ID]}
+		}
 		for _, i := range w.rev.Processes(s.ID, world) {
 			if strings.HasPrefix(i.Detail, "cannot exec") || strings.HasPrefix(i.Detail, "fatal:") {
 				return &saga.Failure{Reason: describe(s, i), LastLines: i.LastLines}

@@ -48,20 +48,24 @@ func (j *job) others(name string) []string {
 			out = append(out, r.Value.Name)
 		}
 	}
-	w := j.world()
-	for _, i := range w.Of[j.service] {
-		if w.IsRetired(i.Host) {
-			continue // a person said that it does not come back
-		}
-		of := i.Revision
-		if r := s.Revision(of); r.Exists() && !r.Value.Owns(i) {
-			of += " of an earlier life" // what nobody asks for is stopped by its host's word or the next pass
-		}
-		if of != name && i.State != service.InstanceExited && !slices.Contains(out, of) {
-			out = append(out, of)
+	for _, p := range s.Beside(name, j.world()) {
+		if !slices.Contains(out, p.Of) {
+			out = append(out, p.Of)
 		}
 	}
 	return out
+}
+
+// lost says that a host which may run something beside the named revision is
+// lost: its lease has ended, and nobody can say whether that has.
+func (j *job) lost(name string) error {
+	w := j.world()
+	for _, p := range j.snapshot().Beside(name, w) {
+		if w.Gone[p.Host] {
+			return fmt.Errorf("the exclusive handover does not go on: host %s is lost, and may still run slot %s; if it does not come back: fairlead hosts retire %s", p.Host, p.Slot, p.Host)
+		}
+	}
+	return nil
 }
 
 // giveWay stops whatever runs beside the named revision, under a hold of the
@@ -76,6 +80,7 @@ func (j *job) giveWay(ctx context.Context, r *saga.Run, name string, plan view.R
 	if err := j.stoppable(name); err != nil {
 		return err
 	}
+	r.Effect(service.EffectHold, time.Now().Add(j.stopWithin(name)).UTC().Format(time.RFC3339))
 	if err := j.publish(ctx, r, service.Held(plan)); err != nil {
 		return err
 	}
@@ -118,26 +123,38 @@ func (j *job) behind() []string {
 	return out
 }
 
+// stopWithin is how long what runs beside the named revision is given to end.
+// What no slot asks for counts as nobody's only after a while.
+func (j *job) stopWithin(name string) time.Duration {
+	limit := commandWait
+	for _, other := range j.others(name) {
+		if rev := j.snapshot().Revision(other); rev.Exists() {
+			limit = max(limit, rev.Value.Template.DrainTime()+commandWait)
+		}
+	}
+	return limit + service.StrayAfter
+}
+
 // stopOthers stops what runs beside the named revision, once no gateway may
 // route there, and waits for the end of its processes.
 func (j *job) stopOthers(ctx context.Context, r *saga.Run, name string) error {
-	limit := commandWait
+	limit := j.stopWithin(name)
 	for _, other := range j.others(name) {
-		rev := j.snapshot().Revision(other)
-		if !rev.Exists() {
+		if !j.snapshot().Revision(other).Exists() {
 			continue
 		}
-		limit = max(limit, rev.Value.Template.DrainTime()+commandWait)
 		if err := j.stopForGood(ctx, r, other, "it gives way to "+name); err != nil {
 			return err
 		}
 	}
-	// What no slot asks for was stopped by nothing above, and counts as nobody's
-	// only after a while.
+	// What no slot asks for was stopped by nothing above.
 	var told time.Time
-	err := j.await(ctx, r, limit+service.StrayAfter, func() (bool, time.Duration, error) {
+	err := j.await(ctx, r, limit, func() (bool, time.Duration, error) {
 		if len(j.others(name)) == 0 {
 			return true, 0, nil
+		}
+		if err := j.lost(name); err != nil {
+			return false, 0, err
 		}
 		if time.Since(told) < reportWait {
 			return false, 0, nil

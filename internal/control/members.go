@@ -105,6 +105,52 @@ func (t *term) heedTable(g service.GatewayState) {
 		g.Name, g.Serves.Counter, at))
 }
 
+// settleStore ends the alarm that the store is older than the world, once every
+// known gateway is heard, serves a table of this term, and holds none that this
+// store never published; and tells the history of every service of it.
+func (t *term) settleStore(ctx context.Context) {
+	words := t.c.alarmed(alarmEpoch)
+	if words == "" || time.Since(t.began) < reportWait {
+		return
+	}
+	w, e := t.world(), t.led.Epoch()
+	if slices.ContainsFunc(w.Gateways, func(g service.KnownGateway) bool {
+		return !g.Heard() || g.State.Serves.Epoch != e.Number || g.HoldsUnknown(w)
+	}) {
+		return
+	}
+	var staged []any
+	for _, s := range t.mirror.all() {
+		if s.Desired.Exists() {
+			staged = append(staged, (&job{term: t, service: s.Service}).note("store", "every gateway follows the store again; it was older than the world: "+words))
+		}
+	}
+	for part := range slices.Chunk(staged, eraseAtOnce) {
+		if _, err := t.led.apply(ctx, part...); err != nil {
+			if ctx.Err() == nil {
+				t.c.log.Warn("cannot tell the history that the store was older than the world", "error", err)
+			}
+			return
+		}
+	}
+	t.c.alarm(alarmEpoch, "")
+}
+
+// noteLost has what waits to be undone tried at once when a host that was lost
+// is heard again, or retired: that may be what it waits for.
+func (t *term) noteLost() {
+	w, now := t.world(), map[string]bool{} // :: host name → lost, and not given up
+	for name := range w.Gone {
+		now[name] = w.Gone[name] && !w.IsRetired(name)
+	}
+	for name := range t.lost {
+		if t.lost[name] && !now[name] {
+			t.clocks.hurry()
+		}
+	}
+	t.lost = now
+}
+
 // heedGateways looks at the epochs that gateways have said to keep.
 func (t *term) heedGateways(ctx context.Context) {
 	for _, g := range t.c.cfg.Gateways.States() {
@@ -253,7 +299,9 @@ func (t *term) watchMembers(ctx context.Context) {
 		t.ageAbsent(ctx, now.Sub(last))
 		t.heedGateways(ctx)
 		t.enterAgain(ctx)
+		t.noteLost()
 		t.alarms()
+		t.settleStore(ctx)
 		last = now
 		if now.Sub(recorded) >= recordEvery {
 			t.recordHeld(ctx)

@@ -33,6 +33,7 @@ func (t *term) reconcile(ctx context.Context) {
 			t.forget()
 			t.repairDrift(ctx)
 			t.pass(ctx, t.everything())
+			t.settled()
 			t.report()
 		case <-ctx.Done():
 			return

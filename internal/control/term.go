@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -32,8 +33,12 @@ type term struct {
 	unknown map[string]bool // gateways that were heard at the last look, and are no members
 	offered uint64          // routesAt of the newest table offered
 	folded  view.Epoch
+	// doubt is since when nothing is offered of what was listed, as some of it
+	// differs from the catalog; zero: it was compared.
+	doubt time.Time
 
 	drifts map[string]drift // :: gateway name → as last noted; of the passes alone
+	lost   map[string]bool  // :: host name → lost at the last look, of watchMembers alone
 }
 
 // lead leads until all of it is to end, or the lead is lost.
@@ -56,6 +61,7 @@ func (c *Control) lead(all context.Context, l lease) error {
 	}
 	c.log.Info("leads", "epoch", l.epoch.Number, "services", len(m.all()))
 	c.cfg.Turned(true)
+	t.doubt = time.Now()
 	t.offer()
 	t.tellHosts()
 	t.start(func() { t.beat(ctx, l.taken) })
@@ -125,6 +131,9 @@ func (t *term) follow(ctx context.Context, w store.Watcher) {
 		if w = t.listAgain(ctx); w == nil {
 			return
 		}
+		t.mu.Lock()
+		t.doubt = time.Now()
+		t.mu.Unlock()
 		t.offer()
 		t.tellHosts()
 		t.poke()
@@ -153,9 +162,16 @@ func (closedWatcher) Next(context.Context) (store.Commit, error) {
 func (closedWatcher) Close() {}
 
 // offer folds the published routes into a table and offers it to the gateways.
+// What was listed may have been edited, or be damaged, where nobody saw it: where
+// it differs from the catalog nothing is offered until the passes have decided,
+// for doubtFor at most, and gateways go on by the tables that they hold.
 func (t *term) offer() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if !t.doubt.IsZero() && time.Since(t.doubt) < doubtFor && t.inDoubt() {
+		return
+	}
+	t.doubt = time.Time{}
 	routes, at := t.mirror.fold()
 	e := t.led.Epoch()
 	if at == t.offered && e == t.folded {
@@ -164,6 +180,22 @@ func (t *term) offer() {
 	t.offered, t.folded = at, e
 	v := view.Version{Incarnation: e.Incarnation, Epoch: e.Number, Counter: at}
 	t.c.cfg.Gateways.Offer(view.NewTable(v, e, routes))
+}
+
+// inDoubt says that the routes of some service are.
+func (t *term) inDoubt() bool {
+	w := t.world()
+	return slices.ContainsFunc(t.mirror.all(), func(s *service.Snapshot) bool { return s.RoutesInDoubt(w) })
+}
+
+// settled offers what was in doubt, where the passes have decided.
+func (t *term) settled() {
+	t.mu.Lock()
+	doubt := !t.doubt.IsZero()
+	t.mu.Unlock()
+	if doubt {
+		t.offer()
+	}
 }
 
 // offerAgain offers what is in force once more.

@@ -57,7 +57,7 @@ func Explain(f Facts) Report {
 		{"desired", e.desired()},
 		{"saga", e.sagas()},
 		{"catalog", e.catalog()},
-		{"routes", e.routes()},
+		{"routes", append(e.routes(), e.hold()...)},
 		{"gateways", e.gateways()},
 		{"processes", e.processes()},
 		{"differences", e.differences()},
@@ -78,6 +78,8 @@ type explainer struct {
 	reach service.Reach
 	open  []saga.Record // in flight, collections too
 	needs []string      // what only a person can settle
+
+	missing []service.Missing // credits that nobody can use
 }
 
 func newExplainer(f Facts) *explainer {
@@ -101,6 +103,11 @@ func newExplainer(f Facts) *explainer {
 			e.open = append(e.open, r.Value)
 		}
 	}
+	revisions := make([]service.Revision, len(e.s.Revisions))
+	for i, r := range e.s.Revisions {
+		revisions[i] = r.Value
+	}
+	e.missing = service.MissingCredits(w.Of[e.s.Service], revisions, e.w)
 	e.work, e.reach = service.Plan(e.s, e.w), e.s.MayRoute(e.w)
 	e.needs = slices.Clone(f.NeedsOperator)
 	if why := e.work.NeedsOperator; why != "" && !slices.Contains(e.needs, why) && len(e.needs) == 0 {
@@ -131,6 +138,8 @@ func (e *explainer) summary() string {
 		return fmt.Sprintf("this store does not know it, and gateway %s serves it", e.orphans()[0])
 	case d.Deleted:
 		return "it is being deleted"
+	case e.s.Routes.Value.Held():
+		return e.hold()[0] + "; " + e.heldFor()[0]
 	case busy && r.State == saga.Waiting:
 		return fmt.Sprintf("%s failed at %s and is tried again at %s; %s", name(r), r.FailedStep, e.clock(r.RetryAt), serving)
 	case busy && r.Held != "":

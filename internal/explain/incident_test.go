@@ -212,3 +212,52 @@ func TestAReleaseThatNeverBecomesReady(t *testing.T) {
 	}, "ready", "failed")
 	golden(t, "release-that-never-becomes-ready", Explain(f))
 }
+
+// TestAnExclusiveHandoverHoldsRequests: what serves was told to end, and what
+// comes waits for it; then its host is not heard any more; then the new one starts.
+func TestAnExclusiveHandoverHoldsRequests(t *testing.T) {
+	f := facts()
+	f.Snapshot.Routes = service.Doc[service.Routes]{Version: 30, Value: service.Routes{
+		Service: "shop", Plan: service.Held(plan(2)), Reason: "deploy of generation 2", At: now.Add(-20 * time.Second),
+	}}
+	f.Snapshot.Revisions[0].Value.Slots, f.Snapshot.Revisions[1].Value.Slots = nil, nil
+	f.World.Instances, f.World.Of = map[string][]service.Instance{}, map[string][]service.Instance{}
+	f.runs(1, service.Instance{ID: "i1", State: service.InstanceDraining, Pid: 4711})
+	f.World.Gateways[0].State.Waiting = map[string]int{"shop": 10, "other": 3}
+	f.World.Gateways[1].State.Waiting = map[string]int{"shop": 4}
+	f.deploy(saga.Record{State: saga.Running, Attempt: 1, Effects: map[string]string{
+		"published": "held: 100% to shop-00002", service.EffectHold: now.Add(85 * time.Second).Format(time.RFC3339),
+	}}, "instances", "running")
+	golden(t, "exclusive-handover-holds", Explain(f))
+
+	h := f.World.Hosts["h1"]
+	h.Silent = 20 * time.Second
+	f.World.Hosts["h1"] = h
+	f.gateway("gw-2", 25, 130*time.Second)
+	r := Explain(f)
+	says(t, r, "routes", "and 10 wait (gw-1 10, gw-2 is not heard)",
+		"they wait for the end of slot shop-00001.0 of shop-00001 on host h1, which is draining; the host is not heard for 20s: if it does not come back: fairlead hosts retire h1")
+	if want := "; they wait for the end of slot shop-00001.0 of shop-00001 on host h1"; !strings.Contains(r.Summary, want) {
+		t.Errorf("the summary is %q", r.Summary)
+	}
+	f.World.Retired = func(string) bool { return true }
+	h.Connected = false
+	f.World.Hosts["h1"] = h
+	says(t, Explain(f), "routes", "they wait for shop-00002 to be ready")
+
+	f = facts()
+	f.Snapshot.Routes = service.Doc[service.Routes]{Version: 30, Value: service.Routes{Service: "shop", Plan: service.Held(plan(2)), At: now}}
+	f.World.Instances, f.World.Of = map[string][]service.Instance{}, map[string][]service.Instance{}
+	f.runs(2, service.Instance{ID: "i2", State: service.InstanceStarting, Pid: 4712})
+	says(t, Explain(f), "routes", "they wait for slot shop-00002.0 on host h1 to be live")
+}
+
+// TestADeadGatewayHasCredits: a gateway was killed, and has a third of them.
+func TestADeadGatewayHasCredits(t *testing.T) {
+	f := settled()
+	f.gateway("gw-2", 30, 12*time.Second)
+	f.World.Of["shop"][0].Away = map[string]int{"gw-2": 33}
+	r := Explain(f)
+	says(t, r, "gateways", "gw-2 has 33 of the 100 credits of what is live, and its hosts do not hear it: nobody else can use them")
+	says(t, r, "to do", "if gateway gw-2 does not come back: fairlead gateways retire gw-2")
+}

@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/saga"
@@ -50,7 +51,8 @@ func (e *explainer) perhaps() []string {
 		out = append(out, "see what it says: fairlead logs "+name)
 	}
 	for _, g := range e.w.Gateways {
-		if g.Behind() && g.Silent >= retireAfter {
+		holds := slices.ContainsFunc(e.missing, func(m service.Missing) bool { return m.Gateway == g.Name && !m.Heard })
+		if g.Behind() && (holds || g.Silent >= retireAfter) {
 			out = append(out, fmt.Sprintf("if gateway %s does not come back: fairlead gateways retire %s", g.Name, g.Name))
 		}
 	}

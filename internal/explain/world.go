@@ -24,6 +24,9 @@ func (e *explainer) gateways() []string {
 	if len(e.w.Gateways) == 0 {
 		out = append(out, "no gateway is known: nothing is routed")
 	}
+	for _, m := range e.missing {
+		out = append(out, fmt.Sprintf("%s has %d of the %d credits of what is live, and its hosts do not hear it: nobody else can use them", m.Gateway, m.Credits, m.Of))
+	}
 	return out
 }
 

@@ -85,6 +85,10 @@ func (g *Gateway) Serves() view.Version {
 // Polled are the hosts that poll it now, in order.
 func (g *Gateway) Polled() []string { return g.room.polled() }
 
+// Waiting are the requests in its queues, :: service → how many; a service
+// without any is left out.
+func (g *Gateway) Waiting() map[string]int { return g.room.waiting() }
+
 // Close gives up a gateway that was never Run.
 func (g *Gateway) Close() error {
 	return errors.Join(g.public.Close(), g.poll.Close(), g.lock.Close())

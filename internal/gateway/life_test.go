@@ -213,6 +213,25 @@ func TestARunThatIsEndedAtOnceGivesEverythingUp(t *testing.T) {
 	}
 }
 
+func TestAGatewaySaysWhatWaitsByService(t *testing.T) {
+	r := newRig(t)
+	g := newGate()
+	r.serve("hello", 1, g)
+	first := r.later(t.Context(), r.request("GET", "hello.localhost", "/", nil))
+	<-g.in
+	second := r.later(t.Context(), r.request("GET", "hello.localhost", "/", nil))
+	r.waiting(1)
+	if got := r.g.Waiting(); len(got) != 1 || got["hello"] != 1 {
+		t.Errorf("got %v", got)
+	}
+	close(g.open)
+	<-first
+	<-second
+	if got := r.g.Waiting(); len(got) != 0 {
+		t.Errorf("got %v, when nothing waits", got)
+	}
+}
+
 func TestAGatewaySaysWhichHostsPollIt(t *testing.T) {
 	r := newRig(t)
 	r.host("b")

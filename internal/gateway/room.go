@@ -131,6 +131,21 @@ func (rm *room) collectLocked() {
 	}
 }
 
+// waiting counts what waits, by service.
+func (rm *room) waiting() map[string]int {
+	rm.mu.Lock()
+	defer rm.mu.Unlock()
+	out := map[string]int{}
+	for k, sh := range rm.shards {
+		sh.mu.Lock()
+		if n := sh.q.Waiting(); n > 0 {
+			out[k.Service] += n
+		}
+		sh.mu.Unlock()
+	}
+	return out
+}
+
 // obey carries out what the queue asks; the shard is locked. It says whether
 // self was answered; others are woken.
 func (sh *shard) obey(cs []lease.Command, self *ticket) (answered bool) {

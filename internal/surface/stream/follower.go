@@ -177,7 +177,7 @@ func (f *follower) handle(m *pb.FollowRequest, epoch view.Epoch) (leaves bool, e
 	case *pb.FollowRequest_Ack:
 		f.s.acknowledge(f, m.Ack, epoch)
 	case *pb.FollowRequest_Beat:
-		f.s.polled(f, m.Beat.GetHosts())
+		f.s.beat(f, m.Beat)
 	case *pb.FollowRequest_Goodbye:
 		if f.s.cfg.Goodbye != nil {
 			if err := f.s.cfg.Goodbye(f.ctx, f.name); err != nil {

@@ -96,16 +96,26 @@ func (s *Server) acknowledge(f *follower, a *pb.FollowAck, e view.Epoch) {
 	s.changedLocked()
 }
 
-// polled takes which hosts poll the gateway.
-func (s *Server) polled(f *follower, hosts []string) {
+// beat takes which hosts poll the gateway, and what waits there. Queues grow and
+// shrink: who cares about them looks.
+func (s *Server) beat(f *follower, b *pb.FollowBeat) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.members[f.name]
-	if m == nil || m.stream != f || slices.Equal(m.state.Polled, hosts) {
+	if m == nil || m.stream != f {
 		return
 	}
-	m.state.Polled = slices.Clone(hosts)
-	s.changedLocked()
+	m.state.Waiting = nil
+	for _, w := range b.GetWaiting() {
+		if m.state.Waiting == nil {
+			m.state.Waiting = map[string]int{}
+		}
+		m.state.Waiting[w.GetService()] += int(w.GetRequests())
+	}
+	if hosts := b.GetHosts(); !slices.Equal(m.state.Polled, hosts) {
+		m.state.Polled = slices.Clone(hosts)
+		s.changedLocked()
+	}
 }
 
 // compareLocked holds what a gateway says that it serves against what was

@@ -287,6 +287,31 @@ func TestTheHostsThatPollAGatewayAreKnownByItsBeats(t *testing.T) {
 	}
 }
 
+func TestWhatWaitsAtAGatewayIsKnownByItsBeatsAndWakesNobody(t *testing.T) {
+	s, c := serve(t, stream.Config{})
+	f := follow(t, c, "g", hello("g", table(1, "a-1"), ""))
+	f.welcome()
+	gatewaytest.Await(t, s, "it is known", func(m map[string]service.GatewayState) bool { return m["g"].Connected })
+	changed := s.Changed()
+	waits := func(n int32) {
+		f.say(&pb.FollowRequest{Message: &pb.FollowRequest_Beat{Beat: &pb.FollowBeat{Waiting: []*pb.WaitingRequests{{Service: "a", Requests: n}}}}})
+		for s.States()[0].Waiting["a"] != int(n) {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	waits(3)
+	waits(5)
+	f.say(&pb.FollowRequest{Message: &pb.FollowRequest_Beat{Beat: &pb.FollowBeat{}}})
+	for len(s.States()[0].Waiting) > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	select {
+	case <-changed:
+		t.Error("who waits for gateways was woken")
+	default:
+	}
+}
+
 func TestABeatComesWhereNothingElseDoes(t *testing.T) {
 	_, c := serve(t, stream.Config{Beat: 10 * time.Millisecond})
 	f := follow(t, c, "g", nil)
