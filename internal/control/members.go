@@ -133,7 +133,7 @@ func (t *term) settleStore(ctx context.Context) {
 			return
 		}
 	}
-	t.c.alarm(alarmEpoch, "")
+	t.alarm(alarmEpoch, "")
 }
 
 // noteLost has what waits to be undone tried at once when a host that was lost
@@ -160,6 +160,16 @@ func (t *term) heedGateways(ctx context.Context) {
 	}
 }
 
+// alarm raises or ends an alarm about what is seen. When the term ends everybody
+// leaves, and that is none.
+func (t *term) alarm(what, words string) {
+	select {
+	case <-t.over:
+	default:
+		t.c.alarm(what, words)
+	}
+}
+
 // alarms raises what no service is to be told of.
 func (t *term) alarms() {
 	for _, g := range t.gateways() {
@@ -167,8 +177,8 @@ func (t *term) alarms() {
 		if g.State != nil && g.State.KeepError != "" {
 			words = fmt.Sprintf("gateway %s cannot keep its routes on disk: %s; what it kept earlier stays served", g.Name, g.State.KeepError)
 		}
-		t.c.alarm("keep "+g.Name, words)
-		t.c.alarm("drift "+g.Name, alarmDrift(g))
+		t.alarm("keep "+g.Name, words)
+		t.alarm("drift "+g.Name, alarmDrift(g))
 	}
 	t.alarmOrphans()
 	t.alarmCutOff()
@@ -177,7 +187,7 @@ func (t *term) alarms() {
 		odd = append(odd, fmt.Sprintf("record %s cannot be read: %s", k, problem))
 	}
 	slices.Sort(odd)
-	t.c.alarm("records", strings.Join(odd, "; "))
+	t.alarm("records", strings.Join(odd, "; "))
 }
 
 // alarmCutOff names the hosts that gateways hear and this control does not.
@@ -190,7 +200,7 @@ func (t *term) alarmCutOff() {
 		}
 	}
 	slices.Sort(words)
-	t.c.alarm("hosts", strings.Join(words, "; "))
+	t.alarm("hosts", strings.Join(words, "; "))
 }
 
 // alarmOrphans names the services that gateways serve and the store does not have.
@@ -211,7 +221,7 @@ func (t *term) alarmOrphans() {
 		words = append(words, fmt.Sprintf("service %s is served by gateway %s and is not in the store: deploy it again, or end it by fairlead delete %s", name, strings.Join(gateways, ", "), name))
 	}
 	slices.Sort(words)
-	t.c.alarm("orphans", strings.Join(words, "; "))
+	t.alarm("orphans", strings.Join(words, "; "))
 }
 
 // GatewayGoodbye ends the membership of a gateway that serves no more.
@@ -278,9 +288,9 @@ func (t *term) dismiss(ctx context.Context, name, why string) error {
 		_, err := t.led.apply(ctx, drop(key(service.KindGateway, name), old.Version))
 		if err == nil {
 			t.c.log.Info("a gateway left", "gateway", name, "why", why)
-			t.c.alarm("absent "+name, "")
-			t.c.alarm("keep "+name, "")
-			t.c.alarm("drift "+name, "")
+			t.alarm("absent "+name, "")
+			t.alarm("keep "+name, "")
+			t.alarm("drift "+name, "")
 			return nil
 		}
 		if !errors.Is(err, saga.ErrStale) {
@@ -324,12 +334,12 @@ func (t *term) ageAbsent(ctx context.Context, passed time.Duration) {
 		switch {
 		case !g.Behind():
 			delete(t.absent, g.Name)
-			t.c.alarm("absent "+g.Name, "")
+			t.alarm("absent "+g.Name, "")
 			continue
 		case 2*heard > len(known)-1:
 			t.absent[g.Name] += passed
 		}
-		t.c.alarm("absent "+g.Name, fmt.Sprintf("gateway %s is not heard; what it may route to stays served until it is heard again or retired", g.Name))
+		t.alarm("absent "+g.Name, fmt.Sprintf("gateway %s is not heard; what it may route to stays served until it is heard again or retired", g.Name))
 		if t.absent[g.Name] < absenceRule {
 			continue
 		}

@@ -20,6 +20,7 @@ type term struct {
 	mirror *mirror
 	began  time.Time
 	end    context.CancelCauseFunc
+	over   <-chan struct{} // closed when it ends
 	wait   sync.WaitGroup
 
 	clocks clocks
@@ -47,7 +48,7 @@ func (c *Control) lead(all context.Context, l lease) error {
 	defer end(nil)
 	m := newMirror(c.cfg.DigestKey)
 	t := &term{
-		c: c, mirror: m, began: time.Now(), end: end, clocks: newClocks(),
+		c: c, mirror: m, began: time.Now(), end: end, over: ctx.Done(), clocks: newClocks(),
 		workers: map[string]bool{}, needs: map[string]string{}, pauses: map[string]held{},
 		absent: map[string]time.Duration{}, drifts: map[string]drift{}, wake: make(chan struct{}, 1),
 	}
