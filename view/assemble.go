@@ -2,7 +2,6 @@ package view
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 )
 
@@ -19,7 +18,7 @@ type Member struct {
 	EverReady, Terminating, Removed bool
 }
 
-func (m Member) counted() bool { return m.EverReady && !m.Terminating && !m.Removed }
+func (m *Member) counted() bool { return m.EverReady && !m.Terminating && !m.Removed }
 
 // Assembly is a view in the making, and what it is made from.
 type Assembly struct {
@@ -41,25 +40,28 @@ type Assembler struct {
 // place is a set in a zone; small zones share the one without a name.
 type place struct{ group, zone string }
 
-// Assemble makes the view of what a route names out of the service's members.
-// Version and epoch are the publisher's to set.
+// Assemble makes the view of what a route names out of the service's members,
+// which come by ID. Version, epoch and sum are the publisher's to set.
 func (a *Assembler) Assemble(r Route, members []Member) Assembly {
 	out := Assembly{View: Service{Name: r.Service, Deleted: r.Deleted}}
-	inView := map[string]Endpoint{} // :: instance → as it is served
+	weights := make([]int, len(members)) // :: member → weight in the view, or absent
+	for i := range weights {
+		weights[i] = absent
+	}
 	now := map[place]memory{}
 	counted, in := 0, 0
 	for _, set := range sets(r) {
 		mine := of(members, set.allowed)
-		settled := slices.ContainsFunc(mine, func(m Member) bool { return m.counted() && m.Verdict.In() && m.Settled })
-		for _, g := range zones(set.group, mine) {
-			mark, serve := a.judge(g, &out, now)
-			for _, m := range g.members {
-				if _, served := inView[m.ID]; !served && m.withdrawn() {
-					inView[m.ID] = m.out()
+		settled := slices.ContainsFunc(mine, func(i int32) bool { m := &members[i]; return m.counted() && m.Verdict.In() && m.Settled })
+		for _, g := range zones(set.group, members, mine) {
+			mark := a.judge(&g, members, &out, now)
+			for _, i := range g.members {
+				if weights[i] == absent && members[i].withdrawn() {
+					weights[i] = 0
 				}
 			}
-			for _, m := range serve {
-				inView[m.ID] = m.served(settled, mark.DegradedConfidence)
+			for _, i := range g.served {
+				weights[i] = members[i].weight(settled, mark.DegradedConfidence)
 			}
 			counted, in = counted+mark.Counted, in+mark.In
 			out.View.Marks = append(out.View.Marks, mark)
@@ -68,37 +70,52 @@ func (a *Assembler) Assemble(r Route, members []Member) Assembly {
 	a.last = now
 	out.Lost = counted > 0 && in == 0
 	out.View.Empty = len(r.Splits) == 0 && !r.Deleted
-	out.View.Endpoints = slices.SortedFunc(maps.Values(inView), func(x, y Endpoint) int { return cmp.Compare(x.ID, y.ID) })
+	out.View.Endpoints = endpoints(members, weights)
 	slices.SortFunc(out.View.Marks, func(x, y ZoneMark) int {
 		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Zone, y.Zone))
 	})
 	return out
 }
 
-// served is the member with the weight that callers see.
-func (m Member) served(settled, disregarded bool) Endpoint {
-	e := m.Endpoint
-	if e.Weight == 0 { // nobody judged it yet, which says nothing about it
-		e.Weight = FullWeight
+// absent is the weight of what is not in a view at all.
+const absent = -1
+
+func endpoints(members []Member, weights []int) []Endpoint {
+	n := 0
+	for _, w := range weights {
+		if w != absent {
+			n++
+		}
+	}
+	out := make([]Endpoint, 0, n)
+	for i, w := range weights {
+		if w != absent {
+			e := members[i].Endpoint
+			e.Weight = w
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// weight that callers see; never 0.
+func (m *Member) weight(settled, disregarded bool) int {
+	w := m.Weight
+	if w == 0 { // nobody judged it yet, which says nothing about it
+		w = FullWeight
 	}
 	switch {
 	case disregarded:
-		e.Weight = FullWeight
+		return FullWeight
 	case settled:
-		e.Weight = max(e.Weight*m.Ramp/1000, 1)
+		return max(w*m.Ramp/1000, 1)
 	}
-	return e
+	return w
 }
 
 // withdrawn says that the verdict alone keeps the member out: it is there, and
 // meant to stay.
-func (m Member) withdrawn() bool { return !m.Verdict.In() && !m.Terminating && !m.Removed }
-
-func (m Member) out() Endpoint {
-	e := m.Endpoint
-	e.Weight = 0
-	return e
-}
+func (m *Member) withdrawn() bool { return !m.Verdict.In() && !m.Terminating && !m.Removed }
 
 // set is a routable set: a request group and who may answer from it.
 type set struct {
@@ -118,10 +135,12 @@ func sets(r Route) (all []set) {
 	return all
 }
 
-func of(members []Member, revisions []string) (mine []Member) {
-	for _, m := range members {
-		if slices.Contains(revisions, m.Revision) {
-			mine = append(mine, m)
+// of are the members of a set, by index.
+func of(members []Member, revisions []string) []int32 {
+	mine := make([]int32, 0, len(members))
+	for i := range members {
+		if slices.Contains(revisions, members[i].Revision) {
+			mine = append(mine, int32(i))
 		}
 	}
 	return mine
@@ -130,27 +149,34 @@ func of(members []Member, revisions []string) (mine []Member) {
 // gathering is the members of a set in one zone, or in several small ones.
 type gathering struct {
 	place
-	members []Member
+	members []int32
+	counted int
+	served  []int32
 }
 
 // zones gathers a set's members by zone; zones with few counted instances are
 // pooled, since a share of one or two says nothing.
-func zones(group string, members []Member) (all []gathering) {
-	by, counted := map[string][]Member{}, map[string]int{} // :: zone → members, how many count
-	for _, m := range members {
-		by[m.Zone] = append(by[m.Zone], m)
+func zones(group string, members []Member, mine []int32) (all []gathering) {
+	for _, i := range mine {
+		m := &members[i]
+		at := slices.IndexFunc(all, func(g gathering) bool { return g.zone == m.Zone })
+		if at < 0 {
+			at = len(all)
+			all = append(all, gathering{place: place{group, m.Zone}})
+		}
+		all[at].members = append(all[at].members, i)
 		if m.counted() {
-			counted[m.Zone]++
+			all[at].counted++
 		}
 	}
 	pool := gathering{place: place{group: group}}
-	for _, zone := range slices.Sorted(maps.Keys(by)) {
-		if counted[zone] < pooledBelow {
-			pool.members = append(pool.members, by[zone]...)
-			continue
+	all = slices.DeleteFunc(all, func(g gathering) bool {
+		small := g.counted < pooledBelow
+		if small {
+			pool.members = append(pool.members, g.members...)
 		}
-		all = append(all, gathering{place{group, zone}, by[zone]})
-	}
+		return small
+	})
 	if len(pool.members) > 0 {
 		all = append(all, pool)
 	}

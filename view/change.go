@@ -37,22 +37,12 @@ func (s *Service) ChangeFrom(old *Service) Change {
 	if slices.Equal(old.Marks, s.Marks) {
 		c.Marks, c.SameMarks = nil, true
 	}
-	i := 0
-	for _, e := range s.Endpoints {
-		for ; i < len(old.Endpoints) && old.Endpoints[i].ID < e.ID; i++ {
-			c.Gone = append(c.Gone, old.Endpoints[i].ID)
+	for was, is := range differing(old.Endpoints, s.Endpoints) {
+		if is != nil {
+			c.Put = append(c.Put, *is)
+		} else {
+			c.Gone = append(c.Gone, was.ID)
 		}
-		if i < len(old.Endpoints) && old.Endpoints[i].ID == e.ID {
-			if old.Endpoints[i] != e {
-				c.Put = append(c.Put, e)
-			}
-			i++
-			continue
-		}
-		c.Put = append(c.Put, e)
-	}
-	for ; i < len(old.Endpoints); i++ {
-		c.Gone = append(c.Gone, old.Endpoints[i].ID)
 	}
 	return c
 }
@@ -72,7 +62,8 @@ func (s *Service) Apply(c Change) (*Service, error) {
 			out.Marks = s.Marks
 		}
 	}
-	if out.Digest() != c.Digest {
+	out.Seal(s)
+	if out.Sum != c.Digest {
 		return nil, fmt.Errorf("cannot apply the view %s of %s: %w", c.To, c.Service, ErrDigest)
 	}
 	return out, nil

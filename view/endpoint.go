@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/json"
+	"iter"
 	"slices"
 )
 
@@ -71,6 +72,9 @@ type Service struct {
 	// Endpoints by ID, and Marks by group and zone, each sorted.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	Marks     []ZoneMark `json:"marks,omitempty"`
+	// Sum is the content's digest once that is computed, so that the next
+	// view's follows from what changed; zero is not yet.
+	Sum Digest `json:"-"`
 }
 
 // Endpoint finds one by its identity.
@@ -121,10 +125,63 @@ func byID(e Endpoint, id string) int {
 }
 
 // Digest of the content, whatever the version: the sum of its parts' digests.
-func (s *Service) Digest() (d Digest) {
-	for i := range s.Endpoints {
-		d = d.add(digestOf("endpoint", &s.Endpoints[i]))
+func (s *Service) Digest() Digest {
+	if s.Sum != (Digest{}) {
+		return s.Sum
 	}
+	d := s.rest()
+	for i := range s.Endpoints {
+		d = d.add(s.Endpoints[i].digest())
+	}
+	return d
+}
+
+// Seal computes the sum: by what differs from old, where that has one. The
+// content must not change after it.
+func (s *Service) Seal(old *Service) {
+	if old == nil || old.Sum == (Digest{}) {
+		s.Sum = s.Digest()
+		return
+	}
+	d := old.Sum.sub(old.rest()).add(s.rest())
+	for was, is := range differing(old.Endpoints, s.Endpoints) {
+		if was != nil {
+			d = d.sub(was.digest())
+		}
+		if is != nil {
+			d = d.add(is.digest())
+		}
+	}
+	s.Sum = d
+}
+
+// differing goes through what is not the same in both: nil where one of them
+// lacks it.
+func differing(old, now []Endpoint) iter.Seq2[*Endpoint, *Endpoint] {
+	return func(yield func(was, is *Endpoint) bool) {
+		i, k := 0, 0
+		for i < len(old) || k < len(now) {
+			var was, is *Endpoint
+			switch {
+			case k == len(now) || i < len(old) && old[i].ID < now[k].ID:
+				was, i = &old[i], i+1
+			case i == len(old) || old[i].ID > now[k].ID:
+				is, k = &now[k], k+1
+			default:
+				was, is, i, k = &old[i], &now[k], i+1, k+1
+			}
+			if was != nil && is != nil && *was == *is {
+				continue
+			}
+			if !yield(was, is) {
+				return
+			}
+		}
+	}
+}
+
+// rest is the digest of all but the endpoints.
+func (s *Service) rest() (d Digest) {
 	for i := range s.Marks {
 		d = d.add(digestOf("mark", &s.Marks[i]))
 	}
@@ -134,11 +191,29 @@ func (s *Service) Digest() (d Digest) {
 	}{s.Name, s.Deleted, s.Empty}))
 }
 
+// digest of an endpoint. A field that is added later comes last, and changes
+// no digest while it is zero.
+func (e *Endpoint) digest() Digest {
+	var room [256]byte
+	b := append(room[:0], "endpoint"...)
+	for _, s := range [...]string{e.ID, e.Revision, e.Address, e.Zone, string(e.Verdict)} {
+		b = append(binary.AppendUvarint(b, uint64(len(s))), s...)
+	}
+	b = binary.AppendVarint(b, int64(e.Weight))
+	if e.HealthUnknown {
+		b = append(b, 'h')
+	}
+	return digestFrom(sha256.Sum256(b))
+}
+
+func digestFrom(sum [32]byte) Digest {
+	return Digest{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16])}
+}
+
 func digestOf(kind string, x any) Digest {
 	b, err := json.Marshal(x)
 	if err != nil { // the parts of a view hold nothing that JSON cannot say
 		panic("view: cannot encode a " + kind + ": " + err.Error())
 	}
-	sum := sha256.Sum256(append([]byte(kind), b...))
-	return Digest{binary.BigEndian.Uint64(sum[:8]), binary.BigEndian.Uint64(sum[8:16])}
+	return digestFrom(sha256.Sum256(append([]byte(kind), b...)))
 }

@@ -34,26 +34,28 @@ const (
 
 // judge decides what a gathering serves. It stands after every verdict, so
 // that no fault of scoring or fusion can pass it.
-func (a *Assembler) judge(g gathering, out *Assembly, now map[place]memory) (ZoneMark, []Member) {
+func (a *Assembler) judge(g *gathering, members []Member, out *Assembly, now map[place]memory) ZoneMark {
 	mark := ZoneMark{Group: g.group, Zone: g.zone}
-	var counted, in []Member
-	for _, m := range g.members {
+	counted, in := make([]int32, 0, len(g.members)), make([]int32, 0, len(g.members))
+	for _, i := range g.members {
+		m := &members[i]
 		if !m.counted() {
 			continue
 		}
-		counted = append(counted, m)
+		counted = append(counted, i)
 		if m.Verdict.In() {
-			in = append(in, m)
+			in = append(in, i)
 		}
 	}
 	mark.Counted, mark.In = len(counted), len(in)
+	g.served = in
 	was := a.last[g.place]
 	if !a.trips(len(in), len(counted), was.tripped) {
 		if was.tripped {
 			out.Untripped = append(out.Untripped, mark)
 		}
-		now[g.place] = a.remember(in)
-		return mark, in
+		now[g.place] = a.remember(members, in)
+		return mark
 	}
 	mark.DegradedConfidence = a.Policy.Mode != Honour
 	if !was.tripped {
@@ -63,11 +65,12 @@ func (a *Assembler) judge(g gathering, out *Assembly, now map[place]memory) (Zon
 	now[g.place] = was
 	switch a.Policy.Mode {
 	case Honour:
-		return mark, in
 	case HoldForPerson:
-		return mark, was.keep(counted, in)
+		g.served = slices.DeleteFunc(counted, func(i int32) bool { return !was.served[members[i].ID] && !members[i].Verdict.In() })
+	default:
+		g.served = counted
 	}
-	return mark, counted
+	return mark
 }
 
 // memory is what a place held: whether its guard had tripped and, where a
@@ -77,26 +80,15 @@ type memory struct {
 	served  map[string]bool // :: instance → was in rotation
 }
 
-func (a *Assembler) remember(in []Member) memory {
+func (a *Assembler) remember(members []Member, in []int32) memory {
 	if a.Policy.Mode != HoldForPerson {
 		return memory{}
 	}
 	m := memory{served: make(map[string]bool, len(in))}
-	for _, x := range in {
-		m.served[x.ID] = true
+	for _, i := range in {
+		m.served[members[i].ID] = true
 	}
 	return m
-}
-
-// keep is who was in rotation before the trip and still counts, and who is in
-// rotation now.
-func (m memory) keep(counted, in []Member) (out []Member) {
-	for _, x := range counted {
-		if m.served[x.ID] || slices.ContainsFunc(in, func(y Member) bool { return y.ID == x.ID }) {
-			out = append(out, x)
-		}
-	}
-	return out
 }
 
 // trips reports whether too few are in rotation. A trip ends with a margin.

@@ -41,10 +41,11 @@ type Record struct {
 }
 
 func recordOf(t evaluate.Transition, row registry.Instance, at time.Time) Record {
+	why := t.Account()
 	return Record{
 		Service: t.Service, Instance: t.Instance, At: at, Tick: t.Tick,
 		From: t.From, FromRule: t.FromRule, To: t.To, Rule: t.Rule, Weight: t.Weight, Quarantined: t.Quarantined,
-		Why: t.Account.Why, Classes: t.Account.Classes, Next: t.Account.Next,
+		Why: why.Why, Classes: why.Classes, Next: why.Next,
 		Row: row, State: t.State,
 	}
 }

@@ -80,8 +80,9 @@ func (t *term) fold(tick evidence.Tick) (out []Record) {
 			row.EverReady = true
 			t.reg.Put(row)
 		}
-		t.log.Info("verdict", "service", x.Service, "instance", x.Instance, "from", x.From, "to", x.To, "rule", x.Rule, "why", x.Account.Why)
-		out = append(out, recordOf(x, row, at))
+		r := recordOf(x, row, at)
+		t.log.Info("verdict", "service", x.Service, "instance", x.Instance, "from", x.From, "to", x.To, "rule", x.Rule, "why", r.Why)
+		out = append(out, r)
 	}
 	return out
 }

@@ -225,7 +225,7 @@ func reproduced(base evaluate.Trial, records []Record, past evaluate.Past) (reco
 func removals(t evaluate.Trial, when func(int64) time.Time) (out []Removal) {
 	for _, x := range t.Transitions {
 		if x.To == eligibility.Ineligible && x.From != eligibility.Ineligible && x.Rule.ByEvidence() && x.Rule != eligibility.SaysDraining {
-			out = append(out, Removal{Instance: x.Instance, At: when(x.Tick), Rule: x.Rule, Why: x.Account.Why})
+			out = append(out, Removal{Instance: x.Instance, At: when(x.Tick), Rule: x.Rule, Why: x.Account().Why})
 		}
 	}
 	return out

@@ -10,6 +10,7 @@ package evaluate
 import (
 	"maps"
 	"slices"
+	"unique"
 
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/evidence"
@@ -34,18 +35,11 @@ type Evaluator struct {
 
 type instance struct {
 	row   registry.Instance
-	held  bool // out by a person's hand
+	held  bool  // out by a person's hand
+	stale bool  // its member must be made again
+	at    int32 // of the service's members
 	state eligibility.State
 	due   int64
-}
-
-type service struct {
-	name      string
-	terms     *eligibility.Terms
-	assembler view.Assembler
-	route     view.Route
-	members   map[uint32]*instance // :: handle → instance
-	published *view.Service
 }
 
 // New makes an evaluator that has folded everything up to the tick now.
@@ -65,21 +59,26 @@ type Transition struct {
 	Handle            uint32
 	Tick              int64
 	eligibility.Change
-	Account eligibility.Account
 	// State is what was remembered at the moment: a rebuild starts from it.
 	State eligibility.State
 	// Ready says that the instance was in rotation for the first time.
 	Ready bool
+	terms *eligibility.Terms
 }
+
+// Account says why, in words. They are made when they are asked for: a change
+// of a whole region must not wait for its prose.
+func (t *Transition) Account() eligibility.Account { return t.State.Explain(t.terms, t.Tick) }
 
 // SetService sets by which contract and guard a service's instances are read.
 // Everything of it is judged again at the next tick.
 func (e *Evaluator) SetService(name string, c eligibility.Contract, g view.GuardPolicy) {
 	s := e.service(name)
 	s.terms, s.assembler.Policy = eligibility.Prepare(c), g
-	for h, x := range s.members {
-		e.schedule(h, x, e.now+1)
+	for _, x := range s.instances {
+		e.schedule(x.row.Handle, x, e.now+1)
 	}
+	s.moved = true
 	e.touched[name] = true
 }
 
@@ -93,8 +92,8 @@ func (e *Evaluator) SetRoute(r view.Route) {
 // Forget drops a service that is gone, with its view.
 func (e *Evaluator) Forget(name string) {
 	if s := e.services[name]; s != nil {
-		for h := range s.members {
-			delete(e.instances, h)
+		for _, x := range s.instances {
+			delete(e.instances, x.row.Handle)
 		}
 	}
 	delete(e.services, name)
@@ -104,7 +103,7 @@ func (e *Evaluator) Forget(name string) {
 func (e *Evaluator) service(name string) *service {
 	s := e.services[name]
 	if s == nil {
-		s = &service{name: name, terms: eligibility.Prepare(eligibility.Default()), members: map[uint32]*instance{}}
+		s = &service{name: name, terms: eligibility.Prepare(eligibility.Default())}
 		s.route.Service = name
 		e.services[name] = s
 	}
@@ -121,10 +120,14 @@ func (e *Evaluator) Enter(row registry.Instance, recorded *eligibility.State) {
 		if recorded != nil {
 			x.state = *recorded
 		}
-		e.instances[row.Handle], s.members[row.Handle] = x, x
+		e.instances[row.Handle] = x
+		s.instances, s.moved = append(s.instances, x), true
 	}
 	row.EverReady = row.EverReady || x.state.Ready
+	// Thousands of rows share these few strings.
+	row.Service, row.Revision, row.Host, row.Zone = s.name, unique.Make(row.Revision).Value(), unique.Make(row.Host).Value(), unique.Make(row.Zone).Value()
 	x.row = row
+	s.mark(x)
 	e.schedule(row.Handle, x, e.now+1)
 	e.touched[row.Service] = true
 }
@@ -136,8 +139,9 @@ func (e *Evaluator) Leave(handle uint32) {
 		return
 	}
 	delete(e.instances, handle)
-	delete(e.services[x.row.Service].members, handle)
-	e.touched[x.row.Service] = true
+	s := e.services[x.row.Service]
+	s.instances, s.moved = slices.DeleteFunc(s.instances, func(y *instance) bool { return x == y }), true
+	e.touched[s.name] = true
 }
 
 // HoldOut has a person keep an instance out, or no longer.
@@ -202,6 +206,7 @@ func (e *Evaluator) judge(h uint32, x *instance, ev eligibility.Evidence, out []
 	if !changed {
 		return out
 	}
+	s.mark(x)
 	e.touched[s.name] = true
 	if ch.From == ch.To && ch.FromRule == ch.Rule && !ch.Quarantined {
 		return out // a weight or a step of the ramp: seen in the view, and no transition
@@ -210,7 +215,7 @@ func (e *Evaluator) judge(h uint32, x *instance, ev eligibility.Evidence, out []
 	x.row.EverReady = x.row.EverReady || ready
 	return append(out, Transition{
 		Service: s.name, Instance: x.row.ID, Handle: h, Tick: e.now, Change: ch,
-		Account: x.state.Explain(s.terms, e.now), State: x.state, Ready: ready,
+		State: x.state, Ready: ready, terms: s.terms,
 	})
 }
 

@@ -76,7 +76,7 @@ func (p *plane) everWithdrawn(t *testing.T) {
 	t.Helper()
 	for _, tr := range p.history {
 		if tr.To == eligibility.Ineligible {
-			t.Errorf("%s was withdrawn at %d: %s", tr.Instance, tr.Tick, tr.Account.Why)
+			t.Errorf("%s was withdrawn at %d: %s", tr.Instance, tr.Tick, tr.Account().Why)
 		}
 	}
 }
@@ -98,7 +98,7 @@ func TestAGreyFailureIsDegradedThenOutByOutcomesAlone(t *testing.T) {
 				if tr.Instance == "a-001" {
 					seen = append(seen, tr.To)
 				} else if tr.To != eligibility.Eligible {
-					t.Errorf("%s became %s: %s", tr.Instance, tr.To, tr.Account.Why)
+					t.Errorf("%s became %s: %s", tr.Instance, tr.To, tr.Account().Why)
 				}
 			}
 			if len(seen) != 3 || seen[1] != eligibility.Degraded || seen[2] != eligibility.Ineligible {
@@ -117,7 +117,7 @@ func TestAnErrorRateEverywhereFlapsNobody(t *testing.T) {
 		p.everWithdrawn(t)
 		for _, tr := range p.history {
 			if tr.From != eligibility.Unknown {
-				t.Errorf("%d%% everywhere: %s became %s: %s", share, tr.Instance, tr.To, tr.Account.Why)
+				t.Errorf("%d%% everywhere: %s became %s: %s", share, tr.Instance, tr.To, tr.Account().Why)
 			}
 		}
 	}

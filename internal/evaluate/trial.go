@@ -183,7 +183,7 @@ type Entered struct {
 // Entered are a service's instances, by handle.
 func (e *Evaluator) Entered(name string) (out []Entered) {
 	if s := e.services[name]; s != nil {
-		for _, x := range s.members {
+		for _, x := range s.instances {
 			out = append(out, Entered{x.row, x.state.Born})
 		}
 	}

@@ -29,16 +29,18 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	}
 	out := Published{Assembly: s.assembler.Assemble(s.route, s.gather())}
 	target := &out.Assembly.View
+	target.Seal(s.published)
 	if s.published != nil && !all {
 		urgent, is := view.Urgent(s.published, target, s.planned)
-		out.Rest = urgent.Digest() != target.Digest()
+		urgent.Seal(s.published)
+		out.Rest = urgent.Sum != target.Sum
 		if !is {
 			out.View = s.published
 			return out
 		}
 		target = urgent
 	}
-	if s.published != nil && s.published.Digest() == target.Digest() {
+	if s.published != nil && s.published.Sum == target.Sum {
 		out.View = s.published
 		return out
 	}
@@ -49,36 +51,71 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	return out
 }
 
-// planned reports whether an instance leaves by plan.
+// planned reports whether an instance leaves by plan. The members are those of
+// the view in the making.
 func (s *service) planned(id string) bool {
-	for _, x := range s.members {
-		if x.row.ID == id {
-			return x.row.Terminating || !s.routes(x.row.Revision)
-		}
+	i, found := slices.BinarySearchFunc(s.instances, id, func(x *instance, id string) int { return cmp.Compare(x.row.ID, id) })
+	if !found {
+		return false // its authority saw it end
 	}
-	return false // its authority saw it end
+	row := &s.instances[i].row
+	return row.Terminating || !s.routes(row.Revision)
 }
 
 func (s *service) routes(revision string) bool {
 	return slices.ContainsFunc(s.route.Splits, func(p view.Split) bool { return slices.Contains(p.Allowed, revision) })
 }
 
-// gather are the service's instances as the view takes them.
-func (s *service) gather() []view.Member {
-	out := make([]view.Member, 0, len(s.members))
-	for _, x := range s.members {
-		out = append(out, view.Member{
-			Endpoint: view.Endpoint{
-				ID: x.row.ID, Revision: x.row.Revision, Address: x.row.Address, Zone: x.row.Zone,
-				Weight: int(x.state.Weight), Verdict: verdicts[x.state.Verdict],
-				HealthUnknown: !s.terms.Profile.Probe && !s.terms.Profile.Self,
-			},
-			Ramp: int(x.state.Ramped()), Settled: x.state.Settled(),
-			EverReady: x.row.EverReady, Terminating: x.row.Terminating, Removed: x.row.Gone,
-		})
+// service is a service's instances, and what is made of them. Members stand
+// beside the instances, so that a view is made without a look at each of these.
+type service struct {
+	name      string
+	terms     *eligibility.Terms
+	assembler view.Assembler
+	route     view.Route
+	instances []*instance   // by identity, once gathered
+	members   []view.Member // likewise
+	moved     bool          // instances came or left, or all are read otherwise
+	stale     []*instance   // whose members must be made again
+	published *view.Service
+}
+
+// mark has an instance's member made again.
+func (s *service) mark(x *instance) {
+	if !x.stale && !s.moved {
+		x.stale, s.stale = true, append(s.stale, x)
 	}
-	slices.SortFunc(out, func(a, b view.Member) int { return cmp.Compare(a.ID, b.ID) })
-	return out
+}
+
+// gather are the service's instances as the view takes them, by identity.
+func (s *service) gather() []view.Member {
+	if s.moved {
+		slices.SortFunc(s.instances, func(a, b *instance) int { return cmp.Compare(a.row.ID, b.row.ID) })
+		s.members = slices.Grow(s.members[:0], len(s.instances))[:len(s.instances)]
+		for i, x := range s.instances {
+			x.at = int32(i)
+			s.members[i] = s.member(x)
+		}
+	}
+	for _, x := range s.stale {
+		if x.stale = false; !s.moved {
+			s.members[x.at] = s.member(x)
+		}
+	}
+	s.moved, s.stale = false, s.stale[:0]
+	return s.members
+}
+
+func (s *service) member(x *instance) view.Member {
+	return view.Member{
+		Endpoint: view.Endpoint{
+			ID: x.row.ID, Revision: x.row.Revision, Address: x.row.Address, Zone: x.row.Zone,
+			Weight: int(x.state.Weight), Verdict: verdicts[x.state.Verdict],
+			HealthUnknown: !s.terms.Profile.Probe && !s.terms.Profile.Self,
+		},
+		Ramp: int(x.state.Ramped()), Settled: x.state.Settled(),
+		EverReady: x.row.EverReady, Terminating: x.row.Terminating, Removed: x.row.Gone,
+	}
 }
 
 var verdicts = [...]view.Verdict{
@@ -105,8 +142,8 @@ func (e *Evaluator) Standings(name string) []Standing {
 	if s == nil {
 		return nil
 	}
-	out := make([]Standing, 0, len(s.members))
-	for _, x := range s.members {
+	out := make([]Standing, 0, len(s.instances))
+	for _, x := range s.instances {
 		st := Standing{
 			Instance: x.row, Verdict: verdicts[x.state.Verdict], Rule: x.state.Rule, Since: x.state.Since,
 			Weight: int(x.state.Weight), Ramp: int(x.state.Ramped()), Account: x.state.Explain(s.terms, e.now), Flaps: x.state.FlapsWithin(e.now),
@@ -124,7 +161,7 @@ func (e *Evaluator) Standings(name string) []Standing {
 func (e *Evaluator) Counts(name string) map[view.Verdict]int {
 	out := map[view.Verdict]int{}
 	if s := e.services[name]; s != nil {
-		for _, x := range s.members {
+		for _, x := range s.instances {
 			out[verdicts[x.state.Verdict]]++
 		}
 	}
@@ -135,7 +172,7 @@ func (e *Evaluator) Counts(name string) map[view.Verdict]int {
 // last ten minutes, and how many are in quarantine.
 func (e *Evaluator) Flapping(name string) (changes, quarantined int) {
 	if s := e.services[name]; s != nil {
-		for _, x := range s.members {
+		for _, x := range s.instances {
 			changes += x.state.FlapsWithin(e.now)
 			if x.state.Quarantine.Until > e.now {
 				quarantined++
