@@ -140,6 +140,7 @@ func (s *Service) Digest() Digest {
 // content must not change after it.
 func (s *Service) Seal(old *Service) {
 	if old == nil || old.Sum == (Digest{}) {
+		s.Sum = Digest{}
 		s.Sum = s.Digest()
 		return
 	}

@@ -128,6 +128,7 @@ func (h *HeldService) taken(before *HeldService, now time.Duration) (taken []End
 func (h *HeldService) keep(kept []Endpoint) {
 	serving := *h.told
 	serving.Endpoints = merge(h.told.Endpoints, kept, nil)
+	serving.Seal(h.told)
 	h.serving = &serving
 }
 
