@@ -54,7 +54,7 @@ var arrow = map[string]struct {
 	"internal/control":         {imports: []string{"view", "internal/service", "internal/saga", "internal/store", "internal/fault", "internal/telemetry"}},
 	"internal/host":            {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/fault", "internal/flock", "internal/telemetry", "internal/outage"}},
 	"internal/gateway":         {imports: []string{"view", "internal/service", "internal/lease", "internal/wire", "api/...", "internal/fault", "internal/telemetry"}},
-	"internal/prober":          {imports: []string{"internal/eligibility"}},
+	"internal/prober":          {imports: []string{"view", "internal/eligibility", "internal/wire", "internal/outage", "api/..."}},
 	"internal/hosttest":        {imports: []string{"view", "internal/service", "internal/control", "internal/host", "internal/fault"}},
 	"internal/gatewaytest":     {imports: []string{"view", "internal/service", "internal/control", "internal/lease"}},
 	"internal/historytest":     {imports: []string{"internal/service"}},

@@ -54,6 +54,7 @@ type commands struct {
 	Control controlCmd `cmd:"" group:"roles" help:"Run the control plane."`
 	Gateway gatewayCmd `cmd:"" group:"roles" help:"Run a gateway."`
 	Host    hostCmd    `cmd:"" group:"roles" help:"Run a host of instances."`
+	Prober  proberCmd  `cmd:"" group:"roles" help:"Run a prober, which looks at instances."`
 
 	Deploy    deployCmd    `cmd:"" group:"services" help:"Deploy a service, or a new revision of it."`
 	Apply     applyCmd     `cmd:"" group:"services" help:"Make services what documents say."`
@@ -77,9 +78,10 @@ type commands struct {
 	Logs      logsCmd      `cmd:"" group:"services" help:"Show what the instances wrote."`
 	Events    eventsCmd    `cmd:"" group:"services" help:"Show the history of a service."`
 
-	Token       tokenCmd       `cmd:"" group:"installation" help:"Tokens by which hosts and gateways join."`
+	Token       tokenCmd       `cmd:"" group:"installation" help:"Tokens by which hosts, gateways and probers join."`
 	Gateways    gatewaysCmd    `cmd:"" group:"installation" help:"List the known gateways, or retire one."`
 	Hosts       hostsCmd       `cmd:"" group:"installation" help:"List the known hosts, or retire one."`
+	Probers     probersCmd     `cmd:"" group:"installation" help:"List who looks at instances, and who of them is silent or suspect."`
 	DiffRuntime diffRuntimeCmd `cmd:"" name:"diff-runtime" group:"installation" help:"Compare, row by row, what runs by its authorities' word with the registry; exit with 1 where they differ or one does not answer."`
 	Info        infoCmd        `cmd:"" group:"installation" help:"Show who leads, and what the store guarantees."`
 	Version     versionCmd     `cmd:"" group:"installation" help:"Show the version of this program."`

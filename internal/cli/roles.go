@@ -16,6 +16,7 @@ type Roles interface {
 	Control(ctx context.Context, o ControlOptions) error
 	Gateway(ctx context.Context, o GatewayOptions) error
 	Host(ctx context.Context, o HostOptions) error
+	Prober(ctx context.Context, o ProberOptions) error
 }
 
 // Process is what every role has.
@@ -87,6 +88,13 @@ type HostOptions struct {
 	KeepInstances        bool
 }
 
+// ProberOptions of `fairlead prober`.
+type ProberOptions struct {
+	Process
+	Joining
+	Zone, Ops string
+}
+
 type logFlags struct {
 	LogLevel  string `name:"log-level" enum:"debug,info,warn,error" default:"info" help:"What is logged: ${enum}."`
 	LogFormat string `name:"log-format" enum:"text,json" default:"text" help:"Form of the log on standard error: ${enum}."`
@@ -142,7 +150,7 @@ type upCmd struct {
 	Gateway       string        `name:"gateway" placeholder:"ADDR" default:"127.0.0.1:8080" help:"Where requests come. Default: ${default}."`
 	Poll          string        `name:"poll" placeholder:"ADDR" default:"127.0.0.1:7702" help:"Where hosts dial the gateway. Default: ${default}."`
 	Ops           string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7701" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
-	Zones         []string      `name:"zones" placeholder:"a,b,c" help:"Run a host in each of these zones."`
+	Zones         []string      `name:"zones" placeholder:"a,b,c" help:"Run a host and a prober in each of these zones."`
 	KeepInstances bool          `name:"keep-instances" help:"Leave instances running at the end; the next up adopts them."`
 	Drain         time.Duration `name:"drain" default:"30s" help:"How long requests in flight may go on at the end."`
 	LogLevel      string        `name:"log-level" enum:"debug,info,warn,error" default:"warn" help:"What is logged: ${enum}. Default: ${default}."`
@@ -215,4 +223,15 @@ func (cmd *hostCmd) Run(c *call) error {
 	return c.env.Roles.Host(c.ctx, HostOptions{
 		Process: c.process(cmd.logFlags), Joining: cmd.joining(), Zone: cmd.Zone, Advertise: cmd.Advertise, Ops: cmd.Ops, KeepInstances: cmd.KeepInstances,
 	})
+}
+
+type proberCmd struct {
+	joinFlags
+	Zone string `name:"zone" default:"default" help:"Zone that it stands in, and looks at."`
+	Ops  string `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7705" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
+	logFlags
+}
+
+func (cmd *proberCmd) Run(c *call) error {
+	return c.env.Roles.Prober(c.ctx, ProberOptions{Process: c.process(cmd.logFlags), Joining: cmd.joining(), Zone: cmd.Zone, Ops: cmd.Ops})
 }

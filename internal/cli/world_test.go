@@ -52,6 +52,7 @@ func (noRoles) Up(context.Context, UpOptions) error           { return errNoRole
 func (noRoles) Control(context.Context, ControlOptions) error { return errNoRoles }
 func (noRoles) Gateway(context.Context, GatewayOptions) error { return errNoRoles }
 func (noRoles) Host(context.Context, HostOptions) error       { return errNoRoles }
+func (noRoles) Prober(context.Context, ProberOptions) error   { return errNoRoles }
 
 // TestScripts runs testdata/*.txtar: each is a session at a terminal against a
 // real API over a memory store. The command `plane` moves the store as the
@@ -228,6 +229,15 @@ func (p *plane) Standings(name string) (out []discovery.Standing, observing bool
 		}
 	}
 	return out, true
+}
+
+// Probers are one that is well, one that is doubted, and one that is silent.
+func (p *plane) Probers() (all []discovery.ProberState, unlooked int, observing bool) {
+	return []discovery.ProberState{
+		{Name: "p1", Zone: "a", Connected: true, Targets: 12, Assignment: 7},
+		{Name: "p2", Zone: "a", Connected: true, Targets: 12, Borrowed: 3, Assignment: 7, Suspect: time.Unix(1_700_000_000, 0), Why: "9 of the 12 targets that it looked at last failed"},
+		{Name: "p3", Zone: "b", Gone: true, Silent: 40 * time.Second},
+	}, 2, true
 }
 
 func (p *plane) Leading() bool                               { return true }

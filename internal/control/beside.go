@@ -23,6 +23,9 @@ type Lead interface {
 	Knows(service string) bool
 	// Retired says that a person ended the host's membership.
 	Retired(host string) bool
+	// ReadyPath is the path at which the revision says that it is ready; empty
+	// is none.
+	ReadyPath(service, revision string) string
 }
 
 type beside struct{ t *term }
@@ -50,3 +53,8 @@ func (b beside) Knows(service string) bool { return !b.t.mirror.snapshot(service
 
 // Retired implements Lead.
 func (b beside) Retired(host string) bool { return b.t.mirror.retired(host) }
+
+// ReadyPath implements Lead.
+func (b beside) ReadyPath(service, revision string) string {
+	return b.t.mirror.snapshot(service).Revision(revision).Value.Template.ReadyPath
+}

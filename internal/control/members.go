@@ -76,6 +76,16 @@ func (c *Control) AdmitHost(ctx context.Context, h service.Host, kept view.Epoch
 	}
 }
 
+// AdmitProber says whether a prober may be led; kept is the highest epoch that
+// it was led by. An error means that it may not, and says why.
+func (c *Control) AdmitProber(ctx context.Context, name string, kept view.Epoch) error {
+	t, err := c.leads(ctx)
+	if err != nil {
+		return err
+	}
+	return t.heed(ctx, "prober "+name, kept)
+}
+
 // heed takes the next epoch above one that somebody has kept: a store that is
 // older than the world must not lead it with a number from its past.
 func (t *term) heed(ctx context.Context, who string, kept view.Epoch) error {

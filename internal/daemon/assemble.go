@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/oklog/ulid/v2"
+	"google.golang.org/protobuf/proto"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/control"
@@ -43,7 +44,7 @@ func (c *controlRole) assemble() {
 	c.discovery = discovery.New(discovery.Config{
 		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Logger: c.p.log.With("part", "discovery"), Metrics: c.p.ops.Registry(),
 	})
-	c.witness = witness.New(witness.Config{PeerName: peerName, Reporter: c.reporter})
+	c.witness = witness.New(witness.Config{PeerName: peerName, Reporter: c.reporter, Probing: c.probing()})
 	c.leader = control.New(wired(control.Config{
 		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Name: processName(), LockIsLease: !c.shared(),
 		Address: advertised(c.plane.Advertise, c.listening), SetGateways: c.hosts.SetGateways, Turned: c.turned,
@@ -51,7 +52,7 @@ func (c *controlRole) assemble() {
 		Dwell:  c.plane.ReadyDwell, Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
 	}))
 	c.api = httpapi.New(httpapi.Config{
-		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store}, Discovery: c.discovery, Runtime: c.discovery,
+		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store, c.discovery}, Discovery: c.discovery, Runtime: c.discovery,
 		Authority: c.authority, MaxArtifacts: c.plane.MaxArtifacts, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),
 	})
 	c.artifacts = newArtifactMetrics(c.p.ops.Registry())
@@ -71,6 +72,7 @@ func (c *controlRole) reporter(name string) func(*fairleadv1.ReportOutcomesReque
 		for i, o := range m.GetRows() {
 			seen[i] = discovery.Outcome{Instance: o.GetInstance(), OK: o.GetOk(), Failed: o.GetFailed(), Refused: o.GetRefused()}
 		}
+		r.Weighed(proto.Size(m))
 		return r.Take(m.GetNumber(), seen)
 	}
 }
@@ -148,13 +150,14 @@ func (g gatewayReader) States() []service.GatewayState {
 
 type leaderReader struct {
 	*control.Control
-	store store.Store
+	store     store.Store
+	discovery *discovery.Plane
 }
 
 // Alarms are the installation's, or what only a person can settle of a service.
 func (l leaderReader) Alarms(name string) []string {
 	if name == "" {
-		alarms := l.Control.Alarms()
+		alarms := append(l.Control.Alarms(), l.discovery.Alarms()...)
 		if !l.Leading() {
 			alarms = append(alarms, standing(l.Leader()))
 		}

@@ -20,6 +20,7 @@ const (
 	dirBucket    = "bucket"
 	dirGateway   = "gateway"
 	dirHost      = "host"
+	dirProber    = "prober"
 	fileLock     = "lock"
 	fileFormat   = "format"
 )

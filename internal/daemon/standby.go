@@ -120,6 +120,7 @@ func live() map[string]bool { // :: procedure → goes on
 		fairleadv1connect.DiscoveryAPIServiceDiffRuntimeProcedure:   false,
 		fairleadv1connect.AdminAPIServiceListGatewaysProcedure:      false,
 		fairleadv1connect.AdminAPIServiceListHostsProcedure:         false,
+		fairleadv1connect.AdminAPIServiceListProbersProcedure:       false,
 		fairleadv1connect.AdminAPIServiceRetireGatewayProcedure:     false,
 	}
 }

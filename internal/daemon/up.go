@@ -25,6 +25,7 @@ type installation struct {
 	control *controlRole
 	gateway *gatewayRole
 	hosts   []*hostRole
+	probers []*proberRole
 	ops     string
 }
 
@@ -57,7 +58,7 @@ func (Roles) Up(ctx context.Context, o cli.UpOptions) (err error) {
 	if err := in.lead(ctx); err != nil {
 		return endedIsFine(ctx, err)
 	}
-	// 3. The gateway and the hosts, which join by tokens like anyone's.
+	// 3. The gateway, the hosts and the probers, which join by tokens like anyone's.
 	if err := in.open(); err != nil {
 		return errors.Join(err, in.close())
 	}
@@ -68,6 +69,9 @@ func (Roles) Up(ctx context.Context, o cli.UpOptions) (err error) {
 	in.gateway.serve(ctx)
 	for _, h := range in.hosts {
 		h.serve(ctx)
+	}
+	for _, r := range in.probers {
+		r.serve(ctx)
 	}
 	// 4. Say so once all of them serve.
 	if err := until(ctx, in.serves); err != nil {
@@ -100,6 +104,8 @@ func (in *installation) check() error {
 }
 
 func hostName(zone string) string { return "host-" + zone }
+
+func proberName(zone string) string { return "prober-" + zone }
 
 // standsBy is how long up waits for the lead: a term of one that died, and some.
 const standsBy = 12 * time.Second
@@ -147,6 +153,12 @@ func (in *installation) open() error {
 			return err
 		}
 		in.hosts = append(in.hosts, h)
+		name = proberName(zone)
+		r, err := openProber(in.p, proberConfig{name: name, zone: zone, controls: controls, token: mint(identity.Prober, name), hint: "it joins again by itself"})
+		if err != nil {
+			return err
+		}
+		in.probers = append(in.probers, r)
 	}
 	return nil
 }
@@ -157,6 +169,9 @@ func (in *installation) join(ctx context.Context) error {
 	trusts := []*trust{in.gateway.trust}
 	for _, h := range in.hosts {
 		trusts = append(trusts, h.trust)
+	}
+	for _, r := range in.probers {
+		trusts = append(trusts, r.trust)
 	}
 	for _, t := range trusts {
 		print, err := t.keys.Fingerprint()
@@ -230,10 +245,13 @@ func (in *installation) stopHosts() error {
 }
 
 // close ends leading, because a deploy that meets hosts which end would be
-// taken to have failed; then the gateway, which ends the hosts when nothing is
+// taken to have failed; then the probers, whom nobody hears; then the gateway, which ends the hosts when nothing is
 // in flight; and then whatever of the hosts is left.
 func (in *installation) close() error {
 	errs := []error{in.control.standDown()}
+	for _, r := range in.probers {
+		errs = append(errs, r.stop())
+	}
 	if in.gateway != nil {
 		errs = append(errs, in.gateway.stop(false))
 	}

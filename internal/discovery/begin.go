@@ -51,6 +51,8 @@ type term struct {
 	routesAt  uint64
 	sealed    uint64
 	heldDrops uint64 // instances whose drop from a listing was held
+	probing   *probing
+	over      bool // the term has ended
 }
 
 // begin rebuilds from the recorded transitions and the kept ticks. Nil: ctx
@@ -97,7 +99,7 @@ func (t *term) load(ctx context.Context) (recorded map[string]Record, ok bool) {
 			recorded[x.Instance] = x
 		}
 	}
-	return recorded, t.readContracts(ctx)
+	return recorded, t.loadProbers(ctx) && t.readContracts(ctx)
 }
 
 // rebuild makes evaluator and registry as they were.
@@ -115,8 +117,9 @@ func (t *term) rebuild(ctx context.Context, recorded map[string]Record) {
 	e := t.lead.Epoch()
 	from = max(from, last-rebuildFrom)
 	t.eval = evaluate.New(view.Version{Incarnation: e.Incarnation, Epoch: e.Number}, e, from)
+	t.eval.Prober = t.probing.name
 	t.first = last + 1
-	t.ingest = evidence.New(last, eligibility.Default().ProbeInterval)
+	t.ingest = evidence.New(last, watchFor)
 	for _, row := range rows {
 		t.contract(row.Service)
 		t.reg.Put(row)

@@ -74,6 +74,7 @@ func (t *term) inForce(name string) eligibility.Contract {
 	if !declared {
 		c = DefaultContract()
 	}
+	c = t.lookable(c)
 	if t.eval.Now() < t.first+int64(c.SilentAfter) {
 		c.SilenceFails = false
 	}

@@ -20,6 +20,13 @@ func (p *Plane) Reporter(identity string) *Reporter {
 	return &Reporter{p, evidence.NewReporter(identity)}
 }
 
+// Weighed notes how many bytes a second came in.
+func (r *Reporter) Weighed(bytes int) {
+	if t := r.p.current(); t != nil {
+		t.ingest.Weighed("outcomes", bytes)
+	}
+}
+
 // Take takes a second in. False says that this control observes nothing now.
 func (r *Reporter) Take(number uint64, seen []Outcome) bool {
 	t := r.p.current()

@@ -46,6 +46,9 @@ type Lead interface {
 	Knows(service string) bool
 	// Retired says that a person ended the host's membership.
 	Retired(host string) bool
+	// ReadyPath is the path at which the revision says that it is ready; empty
+	// is none.
+	ReadyPath(service, revision string) string
 }
 
 // Config of a Plane. Store, Bucket and Hosts are required.
@@ -87,13 +90,8 @@ func New(cfg Config) *Plane {
 	return p
 }
 
-// DefaultContract is the contract of a service that declares none: the
-// platform's, with the signals that are gathered of a host's instances.
-func DefaultContract() eligibility.Contract {
-	c := eligibility.Default()
-	c.Profile = eligibility.Profile{Self: true, Outcomes: true}
-	return c
-}
+// DefaultContract is the contract of a service that declares none.
+func DefaultContract() eligibility.Contract { return eligibility.Default() }
 
 // Run observes for one term of leading, until ctx ends.
 func (p *Plane) Run(ctx context.Context, l Lead) {
@@ -107,6 +105,8 @@ func (p *Plane) Run(ctx context.Context, l Lead) {
 	defer beside.Wait()
 	beside.Go(func() { t.records.run(ctx) })
 	beside.Go(func() { t.keep(ctx) })
+	beside.Go(func() { t.assigning(ctx) })
+	defer t.endProbers()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
@@ -149,6 +149,9 @@ func (p *Plane) Standings(name string) ([]Standing, bool) {
 	}
 	t.mu.Lock()
 	all, published := t.eval.Standings(name), t.eval.View(name)
+	for i := range all {
+		all[i].Account.Classes = t.tellProbes(all[i].ID, name, all[i].Account.Classes)
+	}
 	t.mu.Unlock()
 	out := make([]Standing, len(all))
 	for i, s := range all {

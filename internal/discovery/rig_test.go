@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -30,6 +31,9 @@ type rig struct {
 	bucket *blobs
 	hosts  *hosts
 	epoch  uint64
+
+	hostsAre Hosts        // instead of the one host; nil is that
+	logger   *slog.Logger // of the planes; nil discards
 }
 
 func inRegion(t *testing.T, f func(r *rig)) {
@@ -62,7 +66,7 @@ func (r *rig) begin() *leading {
 	}
 	ctx, end := context.WithCancel(r.t.Context())
 	l := &leading{
-		Plane: New(Config{Store: r.store, Bucket: r.bucket, Hosts: r.hosts}),
+		Plane: New(Config{Store: r.store, Bucket: r.bucket, Hosts: r.source(), Logger: r.logger}),
 		lead:  &lead{store: r.store, number: r.epoch, version: res.Sequence}, end: end, done: make(chan struct{}),
 	}
 	go func() {
@@ -70,6 +74,13 @@ func (r *rig) begin() *leading {
 		l.Run(ctx, l.lead)
 	}()
 	return l
+}
+
+func (r *rig) source() Hosts {
+	if r.hostsAre != nil {
+		return r.hostsAre
+	}
+	return r.hosts
 }
 
 // stop ends the term, as SIGTERM does.
@@ -89,6 +100,7 @@ type lead struct {
 	mu      sync.Mutex
 	commits int
 	refused int
+	ready   string        // the ready path of everything
 	held    chan struct{} // commits wait for its end; nil: they do not
 }
 
@@ -139,6 +151,18 @@ func (l *lead) Sequence() uint64 {
 }
 func (l *lead) Knows(name string) bool { return name == "s" }
 func (l *lead) Retired(string) bool    { return false }
+
+func (l *lead) setReady(path string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ready = path
+}
+
+func (l *lead) ReadyPath(string, string) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ready
+}
 
 // hosts is one host.
 type hosts struct {

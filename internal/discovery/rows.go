@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
-	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/registry"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
@@ -88,10 +87,6 @@ func (t *term) enter(x registry.Instance) {
 	t.know(x)
 }
 
-func (t *term) know(x registry.Instance) {
-	t.ingest.Know(evidence.Instance{Handle: x.Handle, ID: x.ID, Service: x.Service, Profile: t.inForce(x.Service).Profile})
-}
-
 func (t *term) knowAll(name string) {
 	for _, x := range t.reg.Of(name) {
 		t.know(x)
@@ -132,6 +127,7 @@ func (t *term) forgetEnded(listed map[string]bool, now int64) {
 				t.reg.Remove(x.ID)
 				t.eval.Leave(x.Handle)
 				t.ingest.Forget(x.Handle)
+				t.unfollow(x.ID)
 				delete(t.ended, x.ID)
 				delete(t.handles, x.ID)
 			}

@@ -23,12 +23,16 @@ func (t *term) second(ctx context.Context) {
 	t.routes()
 	// 2. What is there, and what is said of it; then the second is over.
 	t.hosts()
+	t.attendance()
+	t.suspicion()
 	tick := t.ingest.Seal()
 	t.sealed++
 	full := t.keeper.Add(tick, t.named)
 	// 3. The verdicts.
 	t.endGrace()
 	transitions := t.fold(tick)
+	t.expire(tick.Number)
+	t.paces(tick.Number)
 	t.mu.Unlock()
 	if full {
 		select {

@@ -70,6 +70,9 @@ func (p *Plane) Try(ctx context.Context, name string, c eligibility.Contract, si
 	if t == nil {
 		return Trial{}, fault.New(fault.Unavailable, "ask again in a few seconds", "nothing is known of instances yet: this control has only just begun to observe")
 	}
+	t.mu.Lock()
+	c = t.lookable(c)
+	t.mu.Unlock()
 	past, records, err := t.past(ctx, name, int64(since/time.Second))
 	if err != nil {
 		return Trial{}, err

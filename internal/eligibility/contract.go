@@ -30,10 +30,19 @@ type Profile struct {
 	Outcomes bool `json:"outcomes"`
 }
 
+// ProbeCheck says how probers look at an instance.
+type ProbeCheck struct {
+	Kind string `json:"kind"`           // tcp, http or grpc
+	Path string `json:"path,omitempty"` // of an HTTP look; the service of a gRPC look
+}
+
 // Contract is how the health of a service's instances is read. Seconds and
 // thousandths are whole numbers. [Default] gives every field with its reason.
 type Contract struct {
 	Profile Profile `json:"profile"`
+	// Look says how probers look; nil is by the service's ready path, or by a
+	// connection where it has none.
+	Look *ProbeCheck `json:"check,omitempty"`
 
 	ProbeInterval int `json:"probeInterval"` // seconds between one prober's looks
 	HalfLife      int `json:"halfLife"`      // seconds in which a sample loses half of its say
@@ -107,6 +116,7 @@ func (c Contract) Check() error {
 	wrong(c.Sufficient < minSufficient, "sufficient is %d results: below %d chance decides", c.Sufficient, minSufficient)
 	wrong(c.SilentAfter < minSilentAfter || c.SilentAfter < 3*c.ProbeInterval, "silentAfter is %d s: use at least %d, and three probe intervals", c.SilentAfter, minSilentAfter)
 	wrong(c.Ramp != 0 && c.Ramp < minRamp, "ramp is %d s: use 0 for none, or %d and more", c.Ramp, minRamp)
+	all = append(all, c.checkLook()...)
 	all = append(all, c.checkDependencies()...)
 	if len(all) == 0 {
 		if d := c.Damping(); d.Probes > maxDamping && c.Profile.Probe || d.Outcomes > maxDamping && c.Profile.Outcomes {
@@ -114,6 +124,25 @@ func (c Contract) Check() error {
 		}
 	}
 	return errors.Join(all...)
+}
+
+func (c Contract) checkLook() (all []error) {
+	if c.Look == nil {
+		return nil
+	}
+	switch c.Look.Kind {
+	case "http", "grpc":
+	case "tcp":
+		if c.Look.Path != "" {
+			all = append(all, fmt.Errorf("check: a tcp look has no path, %q is given: use kind http, or drop it", c.Look.Path))
+		}
+	default:
+		all = append(all, fmt.Errorf("check: kind %q: use tcp, http or grpc", c.Look.Kind))
+	}
+	if !c.Profile.Probe {
+		all = append(all, errors.New("check: it says how probers look, but the profile has no probes: add probe to the profile, or drop it"))
+	}
+	return all
 }
 
 func (c Contract) checkDependencies() (all []error) {

@@ -35,13 +35,13 @@ func (s *State) why(c *Terms, l *look, now int64) string {
 			return fmt.Sprintf("it reports that %s is degraded by %s; that lowers its weight and no more", c.Dependencies[i].Name, percent(s.Self.Worst))
 		}
 	case RefusedToProbers, ProbersDiffer:
-		return s.Rule.Says() + ": " + s.looks(now)
+		return s.Rule.Says() + ": " + s.looks(c, now)
 	}
 	return s.Rule.Says()
 }
 
 // looks says what each prober saw last.
-func (s *State) looks(now int64) (line string) {
+func (s *State) looks(c *Terms, now int64) (line string) {
 	for _, x := range s.Probes.Slots {
 		if x.At == 0 {
 			continue
@@ -49,7 +49,7 @@ func (s *State) looks(now int64) (line string) {
 		if line != "" {
 			line += "; "
 		}
-		line += fmt.Sprintf("prober %d: %s %d s ago", x.Prober, x.Result, now-x.At)
+		line += fmt.Sprintf("%s: %s %d s ago", c.name(x.Prober), x.Result, now-x.At)
 	}
 	return line
 }
@@ -65,7 +65,31 @@ func (s *State) probesSay(c *Terms, l *look, now int64) string {
 	case l.probesSilent:
 		return fmt.Sprintf("probes: silent for %d s", now-s.Probes.Last)
 	}
-	return fmt.Sprintf("probes: %s of the looks fail; %s", percent(l.bad), s.looks(now))
+	line := fmt.Sprintf("probes: %s of the looks fail; %s", percent(l.bad), s.looks(c, now))
+	if c.Profile.Outcomes && !l.sufficient {
+		line += "; single-class evidence, since callers are too few to decide"
+	}
+	return line
+}
+
+// name is the prober's, for people.
+func (c *Terms) name(prober uint32) string {
+	if c.Name != nil {
+		if name := c.Name(prober); name != "" {
+			return name
+		}
+	}
+	return fmt.Sprintf("prober %d", prober)
+}
+
+// Enough reports whether the instance's callers are enough to decide by
+// themselves at now: then probers only confirm.
+func (s *State) Enough(c *Terms, now int64) bool {
+	if !c.Profile.Outcomes {
+		return false
+	}
+	l := s.look(c, now)
+	return l.sufficient
 }
 
 func (s *State) selfSays(c *Terms, l *look, now int64) string {

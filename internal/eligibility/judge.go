@@ -3,6 +3,8 @@ package eligibility
 // Terms is a contract made ready for folding.
 type Terms struct {
 	Contract
+	// Name says who a prober is, for people; nil says its number.
+	Name  func(prober uint32) string
 	decay decay
 }
 
@@ -179,9 +181,10 @@ func (s *State) removedByCallers() bool {
 	return false
 }
 
-// clean reports whether a fresh look speaks for an instance that is out.
+// clean reports whether a fresh look speaks for an instance that is out. Where
+// no prober looks any more, its own word ends what its own word began.
 func (s *State) clean(c *Terms, l *look) bool {
-	if c.Profile.Probe {
+	if c.Profile.Probe && !(l.probesSilent && s.Rule.byItself()) {
 		return !l.probesSilent && l.bad < c.In && l.lastGood(s)
 	}
 	if c.Profile.Self {

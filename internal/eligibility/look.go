@@ -66,9 +66,10 @@ func (l *look) callersContent(c *Terms) bool { return l.sufficient && l.failed <
 
 // believed reports whether refusals to probers count. Where callers are many,
 // they would notice a closed port within a second or two: if they do not, the
-// way from the probers is what is closed.
+// way from the probers is what is closed. A gateway that was refused calls no
+// more: its one refusal counts until the probers come to look.
 func (l *look) believed(s *State, now int64) bool {
-	return !l.sufficient || s.Outcomes.LastBad >= s.Probes.Refused-1
+	return !l.sufficient || s.Outcomes.LastBad >= s.Probes.Refused-1 || s.Outcomes.Shut != 0 && s.Outcomes.Shut >= s.Probes.Refused-window
 }
 
 // silentAndFailing is the way from unknown to ineligible: one class fell

@@ -44,10 +44,17 @@ func (w *Watch) drop(instance uint32) {
 // Suspect reports whether the prober saw over half of five or more targets
 // fail within one interval.
 func (w *Watch) Suspect(now int64) bool {
+	failed, of := w.Seen(now)
+	return of >= suspectFrom && 2*failed > of
+}
+
+// Seen says how many targets failed, of how many that were looked at within the
+// interval.
+func (w *Watch) Seen(now int64) (failed, of int) {
 	for i, g := range w.latest {
 		if now-g.at > w.interval {
 			w.drop(i)
 		}
 	}
-	return len(w.latest) >= suspectFrom && 2*w.failed > len(w.latest)
+	return w.failed, len(w.latest)
 }

@@ -63,6 +63,7 @@ type Called struct {
 	Last         int64 // tick of the last row
 	LastBad      int64 // tick of the last row with failures
 	Refused      int64 // tick since which several callers are refused; 0 is not
+	Shut         int64 // tick of the last row in which a caller was refused
 
 	// Two windows of ten seconds, the current and the one before.
 	Window                    int64
@@ -186,6 +187,9 @@ func (o *Called) see(c *Terms, x Outcomes, now int64) {
 	o.Refusing[0] |= x.Refusing
 	if x.Failed > 0 {
 		o.LastBad = now
+	}
+	if x.Refusing != 0 {
+		o.Shut = now
 	}
 	switch {
 	case x.OK > 0:

@@ -109,6 +109,11 @@ func (r *Rule) UnmarshalText(text []byte) error {
 // Says is the rule in a sentence.
 func (r Rule) Says() string { return rules[min(int(r), len(rules)-1)].says }
 
+// byItself reports whether the rule rests on the instance's own word.
+func (r Rule) byItself() bool {
+	return r == SaysDraining || r == SaysUnready || r == DependencyDown
+}
+
 // ByEvidence reports whether the rule rests on evidence, rather than on a fact
 // of the registry or a person's word.
 func (r Rule) ByEvidence() bool { return rules[min(int(r), len(rules)-1)].evidence }

@@ -24,6 +24,8 @@ import (
 type Evaluator struct {
 	Version view.Version // region, incarnation and epoch of the views; the counter is theirs
 	Epoch   view.Epoch
+	// Prober names probers in accounts, by their handles; nil says the number.
+	Prober func(handle uint32) string
 
 	instances map[uint32]*instance // :: instance's handle → what is computed of it
 	services  map[string]*service  // :: service name → its terms and its view
@@ -75,6 +77,7 @@ func (t *Transition) Account() eligibility.Account { return t.State.Explain(t.te
 func (e *Evaluator) SetService(name string, c eligibility.Contract, g view.GuardPolicy) {
 	s := e.service(name)
 	s.terms, s.assembler.Policy = eligibility.Prepare(c), g
+	s.terms.Name = e.Prober
 	for _, x := range s.instances {
 		e.schedule(x.row.Handle, x, e.now+1)
 	}
@@ -142,6 +145,16 @@ func (e *Evaluator) Leave(handle uint32) {
 	s := e.services[x.row.Service]
 	s.instances, s.moved = slices.DeleteFunc(s.instances, func(y *instance) bool { return x == y }), true
 	e.touched[s.name] = true
+}
+
+// Footing says what an instance's verdict rests on: nothing yet, or callers that
+// are enough to decide by themselves.
+func (e *Evaluator) Footing(handle uint32) (starting, enough bool) {
+	x := e.instances[handle]
+	if x == nil {
+		return false, false
+	}
+	return x.state.Rule == eligibility.Starting, x.state.Enough(e.services[x.row.Service].terms, e.now)
 }
 
 // HoldOut has a person keep an instance out, or no longer.

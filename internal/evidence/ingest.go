@@ -55,6 +55,7 @@ type open struct {
 	row      eligibility.Outcomes // of this second
 	clean    eligibility.Outcomes // of the clean seconds before it
 	probes   []eligibility.Probe
+	well     []uint32 // probers whose last look that was sealed was good
 	self     *eligibility.Self
 	selfTold eligibility.Self
 	selfAt   int64

@@ -13,6 +13,8 @@ const (
 	OutOfRange      Reason = "out-of-range"     // a count or a value that cannot be honest
 	Repeated        Reason = "repeated"         // a batch that was taken already
 	TooLarge        Reason = "too-large"        // more rows than a batch may have
+	TooOld          Reason = "too-old"          // a look that says how something was, not how it is
+	TooMany         Reason = "too-many"         // more looks at one target in a second than a prober makes
 	Undeclared      Reason = "undeclared"       // a class that the service's profile does not name
 )
 
@@ -21,6 +23,13 @@ func (in *Ingest) Discarded() map[Reason]uint64 {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	return maps.Clone(in.discarded)
+}
+
+// Discard counts what never came as far as a batch.
+func (in *Ingest) Discard(why Reason, n int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.discarded[why] += uint64(max(n, 0))
 }
 
 // Bytes says how many bytes of each class came in, as [Ingest.Weighed] was told.

@@ -79,6 +79,7 @@ func (o *open) seal(now int64) (e eligibility.Evidence, full bool) {
 		e.Outcomes = append(e.Outcomes, o.row)
 	}
 	e.Probes = runs(o.probes)
+	o.remember()
 	if o.self != nil {
 		e.Self, o.selfTold, o.selfAt = o.self, *o.self, now
 	}
@@ -86,10 +87,29 @@ func (o *open) seal(now int64) (e eligibility.Evidence, full bool) {
 	return e, len(e.Outcomes) > 0 || len(e.Probes) > 0 || e.Self != nil
 }
 
-// troubled reports whether a look failed, or the workload's word changed.
+// troubled reports whether a look failed, or is a prober's first good one, or the
+// workload's word changed.
 func (o *open) troubled() bool {
 	return o.self != nil && (o.selfAt == 0 || !same(*o.self, o.selfTold)) ||
-		slices.ContainsFunc(o.probes, func(p eligibility.Probe) bool { return p.Result != eligibility.Good })
+		slices.ContainsFunc(o.probes, func(p eligibility.Probe) bool {
+			return p.Result != eligibility.Good || !slices.Contains(o.well, p.Prober)
+		})
+}
+
+// remember notes by whom a good look is nothing new from now on.
+func (o *open) remember() {
+	for _, p := range o.probes {
+		at := slices.Index(o.well, p.Prober)
+		switch {
+		case p.Result == eligibility.Good && at < 0:
+			o.well = append(o.well, p.Prober)
+		case p.Result != eligibility.Good && at >= 0:
+			o.well = slices.Delete(o.well, at, at+1)
+		}
+	}
+	if len(o.well) > len(o.Probers)+len(o.Before) { // of those who look no more nothing is to be remembered
+		o.well = slices.DeleteFunc(o.well, func(p uint32) bool { return !slices.Contains(o.Probers, p) && !slices.Contains(o.Before, p) })
+	}
 }
 
 func same(a, b eligibility.Self) bool {

@@ -2,6 +2,7 @@ package evidence
 
 import (
 	"slices"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
 )
@@ -10,7 +11,19 @@ import (
 type Look struct {
 	Instance uint32
 	Result   eligibility.Result
+	// Age of the look as it came. One that is too old is discarded: it would
+	// count as of now.
+	Age time.Duration
 }
+
+const (
+	// oldestLook is how old a look may be that still says how its target is.
+	oldestLook = 10 * time.Second
+	// looksCap is how many of a prober's looks at one target count in a second:
+	// two in the shortest interval, one more each for a refusal that is looked at
+	// again, asked about, and looked around, and what a stalled stream brings.
+	looksCap = 8
+)
 
 // Probes takes a prober's looks in. A look at a target that is not assigned to
 // it, now or until the assignment before, is discarded.
@@ -35,14 +48,28 @@ func (in *Ingest) Probes(prober uint32, looks []Look) {
 			in.discarded[Undeclared]++
 		case !slices.Contains(o.Probers, prober) && !slices.Contains(o.Before, prober):
 			in.discarded[NotAssigned]++
-		case l.Result > eligibility.Refused:
+		case l.Result > eligibility.Refused || l.Age < 0:
 			in.discarded[OutOfRange]++
+		case l.Age > oldestLook:
+			in.discarded[TooOld]++
+		case o.looksBy(prober) >= looksCap:
+			in.discarded[TooMany]++
 		default:
 			w.See(l.Instance, l.Result, in.tick)
 			in.touch(o)
 			o.probes = append(o.probes, eligibility.Probe{Prober: prober, Result: l.Result, Count: 1})
 		}
 	}
+}
+
+// looksBy is how many of a prober's looks the open second holds.
+func (o *open) looksBy(prober uint32) (n int) {
+	for _, p := range o.probes {
+		if p.Prober == prober {
+			n++
+		}
+	}
+	return n
 }
 
 // Suspects are the probers that see most of their targets fail.
@@ -56,6 +83,17 @@ func (in *Ingest) Suspects() (probers []uint32) {
 	}
 	slices.Sort(probers)
 	return probers
+}
+
+// Seen says how many of a prober's targets failed when it looked at them last,
+// of how many that it looked at within an interval.
+func (in *Ingest) Seen(prober uint32) (failed, of int) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if w := in.watches[prober]; w != nil {
+		return w.Seen(in.tick)
+	}
+	return 0, 0
 }
 
 // Self takes a workload's word about itself: by whose identity it came decides

@@ -50,7 +50,7 @@ func Rules() []Rule {
 		{Who(Host), SocketControl, []string{"fairlead.v1.HostControlService/*", procRenew}},
 		{Who(Gateway), SocketControl, []string{"fairlead.v1.ViewService/*", "fairlead.v1.EvidenceService/ReportOutcomes", procRenew}},
 		{Who(Relay), SocketControl, []string{procRenew}},
-		{Who(Prober), SocketControl, []string{procRenew}},
+		{Who(Prober), SocketControl, []string{"fairlead.v1.ProbeService/*", procRenew}},
 		{Who(Agent), SocketControl, []string{procRenew}},
 		{Who(Operator), SocketControl, append([]string{procRenew}, operatorAPI...)},
 		{Who(Operator), SocketLocal, operatorAPI},

@@ -47,7 +47,7 @@ var allowed = map[Socket]map[Who]string{
 		Expired:       "IdentityService/Renew",
 		Who(Control):  "",
 		Who(Relay):    "IdentityService/Renew",
-		Who(Prober):   "IdentityService/Renew",
+		Who(Prober):   "ProbeService IdentityService/Renew",
 		Who(Agent):    "IdentityService/Renew",
 		Who(Gateway):  "ViewService EvidenceService/ReportOutcomes IdentityService/Renew",
 		Who(Host):     "HostControlService IdentityService/Renew",

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,9 +38,12 @@ type Check struct {
 	Timeout time.Duration // zero means 1 s
 }
 
+// Dial opens a connection, as net.Dialer does.
+type Dial func(ctx context.Context, network, address string) (net.Conn, error)
+
 // look makes one look, over a connection of its own: a kept one would not
 // notice a port that closed.
-func (t *Target) look(ctx context.Context) Look {
+func (t *Target) look(ctx context.Context, dial Dial) Look {
 	timeout := t.Check.Timeout
 	if timeout == 0 {
 		timeout = time.Second
@@ -52,15 +56,15 @@ func (t *Target) look(ctx context.Context) Look {
 	switch t.Check.Kind {
 	case HTTP:
 		var n int
-		n, err = t.byHTTP(within)
+		n, err = t.byHTTP(within, dial)
 		bytes += n
 	case GRPC:
 		bytes += grpcBytes
-		err = t.byGRPC(within)
+		err = t.byGRPC(within, dial)
 	default:
-		err = t.byTCP(within)
+		err = t.byTCP(within, dial)
 	}
-	l := Look{Instance: t.Instance, Took: time.Since(began), Bytes: bytes}
+	l := Look{ID: t.ID, Took: time.Since(began), Bytes: bytes}
 	l.Result, l.Detail = judge(err)
 	return l
 }
@@ -86,8 +90,8 @@ func judge(err error) (eligibility.Result, string) {
 	return eligibility.Failed, err.Error()
 }
 
-func (t *Target) byTCP(ctx context.Context) error {
-	c, err := new(net.Dialer).DialContext(ctx, "tcp", t.Address)
+func (t *Target) byTCP(ctx context.Context, dial Dial) error {
+	c, err := dial(ctx, "tcp", t.Address)
 	if err != nil {
 		return err
 	}
@@ -97,10 +101,10 @@ func (t *Target) byTCP(ctx context.Context) error {
 // largest body that is read of an answer; the rest says nothing more.
 const largestBody = 4 << 10
 
-func (t *Target) byHTTP(ctx context.Context) (bytes int, err error) {
+func (t *Target) byHTTP(ctx context.Context, dial Dial) (bytes int, err error) {
 	path := t.Check.Path
-	if path == "" {
-		path = "/"
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.Address+path, nil)
 	if err != nil {
@@ -108,7 +112,7 @@ func (t *Target) byHTTP(ctx context.Context) (bytes int, err error) {
 	}
 	req.Host = t.Check.Host
 	req.Header.Set("User-Agent", "fairlead-prober")
-	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, Proxy: nil}
+	transport := &http.Transport{DisableKeepAlives: true, DisableCompression: true, Proxy: nil, DialContext: dial}
 	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
@@ -125,11 +129,12 @@ func (t *Target) byHTTP(ctx context.Context) (bytes int, err error) {
 	return int(n), nil
 }
 
-func (t *Target) byGRPC(ctx context.Context) error {
-	if err := t.byTCP(ctx); err != nil { // the library hides a refusal
+func (t *Target) byGRPC(ctx context.Context, dial Dial) error {
+	if err := t.byTCP(ctx, dial); err != nil { // the library hides a refusal
 		return err
 	}
-	c, err := grpc.NewClient("passthrough:///"+t.Address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig())
+	c, err := grpc.NewClient("passthrough:///"+t.Address, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDisableServiceConfig(),
+		grpc.WithContextDialer(func(ctx context.Context, address string) (net.Conn, error) { return dial(ctx, "tcp", address) }))
 	if err != nil {
 		return err
 	}

@@ -1,13 +1,15 @@
-// Package prober looks at instances from outside: by HTTP, TCP or the gRPC
-// health protocol, each target once in an interval, and says what it saw. Read
-// [Prober] first. It decides nothing; a look that was not made is silence, and
-// is never reported as a failure.
+// Package prober is the role that looks at instances from outside: by HTTP, TCP
+// or the gRPC health protocol, each target once in an interval, and tells control
+// what it saw. Read [Prober] first, which looks, then [Role], which speaks with
+// control. It decides nothing; a look that was not made is silence, and is never
+// reported as a failure.
 package prober
 
 import (
 	"cmp"
 	"context"
 	"hash/fnv"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -17,7 +19,6 @@ import (
 
 // Target is one instance that is to be looked at.
 type Target struct {
-	Instance uint32 // its handle in evidence
 	ID       string
 	Address  string // host:port
 	Check    Check
@@ -28,32 +29,40 @@ type Target struct {
 
 // Look is what was seen.
 type Look struct {
-	Instance uint32
-	Result   eligibility.Result
-	Detail   string // for people; empty where all was well
-	Took     time.Duration
-	Bytes    int // on the wire, about
+	ID     string // the target's
+	Result eligibility.Result
+	Detail string // for people; empty where all was well
+	Took   time.Duration
+	Bytes  int // on the wire, about
 }
 
 // Config of a prober. Report is called with what was seen, from several
 // goroutines at once.
 type Config struct {
+	// Name sets when in an interval this prober looks: two that look at one
+	// target do so at different times.
+	Name   string
 	Report func(Look)
-	// AtOnce bounds the looks in flight; zero means 64.
+	// AtOnce bounds the looks in flight, but for those around a refusal; zero
+	// means 64.
 	AtOnce int
+	// Dial opens connections to targets; nil means the network's.
+	Dial Dial
 }
 
 // Prober looks at its targets until its context ends.
 type Prober struct {
-	cfg  Config
-	mu   sync.Mutex
-	all  map[uint32]*watched // :: handle → target
-	wake chan struct{}
+	cfg    Config
+	mu     sync.Mutex
+	all    map[string]*watched // :: instance → target
+	around time.Time           // when it looked around last
+	wake   chan struct{}
 }
 
 type watched struct {
 	Target
 	next    time.Time
+	placed  bool // it has its place in its interval
 	looking bool
 	gone    bool
 }
@@ -63,25 +72,33 @@ func New(cfg Config) *Prober {
 	if cfg.AtOnce == 0 {
 		cfg.AtOnce = 64
 	}
-	return &Prober{cfg: cfg, all: map[uint32]*watched{}, wake: make(chan struct{}, 1)}
+	if cfg.Dial == nil {
+		cfg.Dial = new(net.Dialer).DialContext
+	}
+	return &Prober{cfg: cfg, all: map[string]*watched{}, wake: make(chan struct{}, 1)}
 }
 
 // Assign makes targets all that is looked at. A target that stays keeps its
-// place in the interval; a new one is looked at soon, spread by its identity,
-// so that a restart is no burst.
+// place in the interval, or gets an earlier one where the interval became
+// shorter; a new one has a place of its own, so that a restart is no burst.
 func (p *Prober) Assign(targets []Target) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now, old := time.Now(), p.all
-	p.all = make(map[uint32]*watched, len(targets))
+	p.all = make(map[string]*watched, len(targets))
 	for _, t := range targets {
-		w := old[t.Instance]
-		if w == nil || w.ID != t.ID {
-			w = &watched{next: now.Add(first(t))}
+		w := old[t.ID]
+		if w == nil || w.Address != t.Address {
+			w = &watched{next: now.Add(p.place(t))}
+		} else {
+			delete(old, t.ID)
+			w.placed = w.placed && w.Interval == t.Interval
+		}
+		if latest := now.Add(t.Interval); w.next.After(latest) {
+			w.next = latest
 		}
 		w.Target = t
-		p.all[t.Instance] = w
-		delete(old, t.Instance)
+		p.all[t.ID] = w
 	}
 	for _, w := range old {
 		w.gone = true
@@ -89,19 +106,22 @@ func (p *Prober) Assign(targets []Target) {
 	p.wakeUp()
 }
 
-// first is when a new target is looked at: within the first tenth of the
-// interval, and a second, so that a deploy does not wait for a whole one.
-func first(t Target) time.Duration {
-	h := fnv.New32a()
+// place is the target's in an interval, by its identity and the prober's name.
+func (p *Prober) place(t Target) time.Duration {
+	h := fnv.New64a()
+	h.Write([]byte(p.cfg.Name))
+	h.Write([]byte{0})
 	h.Write([]byte(t.ID))
-	return time.Duration(h.Sum32()%1000) * min(t.Interval/10, time.Second) / 1000
+	x := h.Sum64()
+	x = (x ^ x>>31) * 0x9e3779b97f4a7c15 // names differ in their last bytes mostly
+	return time.Duration(x>>44) * t.Interval >> 20
 }
 
 // Now has a target looked at at once: another prober was refused.
-func (p *Prober) Now(instance uint32) {
+func (p *Prober) Now(id string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if w := p.all[instance]; w != nil && !w.looking {
+	if w := p.all[id]; w != nil && !w.looking {
 		w.next = time.Now()
 		p.wakeUp()
 	}
@@ -160,7 +180,7 @@ func (p *Prober) take(now time.Time) (due []*watched, next time.Duration) {
 			next = min(next, wait)
 		}
 	}
-	slices.SortFunc(due, func(a, b *watched) int { return cmp.Compare(a.Instance, b.Instance) })
+	slices.SortFunc(due, func(a, b *watched) int { return cmp.Compare(a.ID, b.ID) })
 	return due, next
 }
 
@@ -169,28 +189,72 @@ func (p *Prober) look(ctx context.Context, w *watched) {
 	p.mu.Lock()
 	t := w.Target
 	p.mu.Unlock()
-	l := t.look(ctx)
-	again := l.Result == eligibility.Refused && t.Alone
+	l := t.look(ctx, p.cfg.Dial)
+	if l.Result == eligibility.Refused {
+		p.lookAround(ctx, w)
+	}
 	p.tell(ctx, w, l)
-	if again {
+	if l.Result == eligibility.Refused && t.Alone {
 		select {
 		case <-ctx.Done():
 		case <-time.After(secondLook):
-			p.tell(ctx, w, t.look(ctx))
+			p.tell(ctx, w, t.look(ctx, p.cfg.Dial))
 		}
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	w.looking = false
-	w.next = w.next.Add(t.Interval)
-	if now := time.Now(); w.next.Before(now) { // it was kept waiting: no burst to catch up
-		w.next = now.Add(t.Interval)
+	now := time.Now()
+	switch w.next = w.next.Add(w.Interval); {
+	case !w.placed: // from the first look on
+		w.placed, w.next = true, now.Add(p.place(w.Target))
+	case w.next.Before(now): // it was kept waiting: no burst to catch up
+		w.next = now.Add(w.Interval)
 	}
 	p.wakeUp()
 }
 
-// secondLook is how long after a refusal the only prober looks again.
-const secondLook = 200 * time.Millisecond
+const (
+	// secondLook is how long after a refusal the only prober looks again.
+	secondLook = 200 * time.Millisecond
+	// aroundEvery is how often a refusal has the prober look around at most.
+	aroundEvery = 5 * time.Second
+	// aroundMost targets are looked at beside the one that refused: with it
+	// they are enough to tell a prober that is cut off.
+	aroundMost = 4
+)
+
+// lookAround looks at some other targets, before a refusal is told: where they
+// refuse as well, the way from here is what is closed, and control is to know
+// that no later than the refusal.
+func (p *Prober) lookAround(ctx context.Context, from *watched) {
+	var looking sync.WaitGroup
+	defer looking.Wait()
+	for _, w := range p.others(from) {
+		looking.Go(func() {
+			p.mu.Lock()
+			t := w.Target
+			p.mu.Unlock()
+			p.tell(ctx, w, t.look(ctx, p.cfg.Dial))
+		})
+	}
+}
+
+func (p *Prober) others(from *watched) (others []*watched) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := time.Now()
+	if !p.around.IsZero() && now.Sub(p.around) < aroundEvery {
+		return nil
+	}
+	p.around = now
+	for _, w := range p.all { // in no order: any of them will do
+		if w != from && len(others) < aroundMost {
+			others = append(others, w)
+		}
+	}
+	return others
+}
 
 // tell reports a look that was really made, at a target that is still ours.
 func (p *Prober) tell(ctx context.Context, w *watched, l Look) {

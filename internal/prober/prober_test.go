@@ -110,7 +110,7 @@ func TestEachKindOfLookSaysWhatItSaw(t *testing.T) {
 			if target.Check.Timeout == 0 {
 				target.Check.Timeout = 10 * time.Second
 			}
-			if l := target.look(t.Context()); l.Result != x.want {
+			if l := target.look(t.Context(), new(net.Dialer).DialContext); l.Result != x.want {
 				t.Errorf("%s (%s); want %s", l.Result, l.Detail, x.want)
 			}
 		})
@@ -119,16 +119,17 @@ func TestEachKindOfLookSaysWhatItSaw(t *testing.T) {
 
 func TestATargetIsLookedAtAgainAndAgain(t *testing.T) {
 	l := listener(t)
-	_, seen := watching(t, Target{Instance: 7, ID: "i", Address: l.Addr().String(), Interval: 20 * time.Millisecond})
+	_, seen := watching(t, Target{ID: "i", Address: l.Addr().String(), Interval: 20 * time.Millisecond})
 	for range 5 {
-		if got := next(t, seen); got.Instance != 7 || got.Result != eligibility.Good {
+		if got := next(t, seen); got.ID != "i" || got.Result != eligibility.Good {
 			t.Fatalf("got %+v", got)
 		}
 	}
 }
 
 func TestTheOnlyProberLooksTwiceWhenRefused(t *testing.T) {
-	_, seen := watching(t, Target{Instance: 1, ID: "i", Address: closed(t), Interval: time.Hour, Alone: true})
+	p, seen := watching(t, Target{ID: "i", Address: closed(t), Interval: time.Hour, Alone: true})
+	p.Now("i")
 	if one, two := next(t, seen), next(t, seen); one.Result != eligibility.Refused || two.Result != eligibility.Refused {
 		t.Errorf("got %+v and %+v", one, two)
 	}
@@ -136,21 +137,21 @@ func TestTheOnlyProberLooksTwiceWhenRefused(t *testing.T) {
 
 func TestALookIsMadeAtOnceWhenAskedFor(t *testing.T) {
 	l := listener(t)
-	p, seen := watching(t, Target{Instance: 1, ID: "i", Address: l.Addr().String(), Interval: time.Hour})
-	p.Now(1)
+	p, seen := watching(t, Target{ID: "i", Address: l.Addr().String(), Interval: time.Hour})
+	p.Now("i")
 	next(t, seen)
 }
 
 func TestWhatIsNoLongerAssignedIsNoLongerReported(t *testing.T) {
 	l := listener(t)
-	target := Target{Instance: 1, ID: "i", Address: l.Addr().String(), Interval: time.Millisecond}
+	target := Target{ID: "i", Address: l.Addr().String(), Interval: time.Millisecond}
 	p, seen := watching(t, target)
 	next(t, seen)
 	other := target
-	other.Instance, other.ID = 2, "j"
+	other.ID = "j"
 	p.Assign([]Target{other})
 	for range 20 { // of the first at most what was on its way
-		if got := next(t, seen); got.Instance == 2 {
+		if got := next(t, seen); got.ID == "j" {
 			return
 		}
 	}
@@ -161,13 +162,13 @@ func TestAHangingTargetDelaysNoOther(t *testing.T) {
 	hung := listener(t) // accepts in the kernel, and never answers
 	well := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(well.Close)
-	targets := []Target{{Instance: 100, ID: "well", Address: well.Listener.Addr().String(), Check: Check{Kind: HTTP, Timeout: 10 * time.Second}, Interval: 10 * time.Millisecond}}
-	for i := range uint32(20) {
-		targets = append(targets, Target{Instance: i + 1, ID: fmt.Sprint(i), Address: hung.Addr().String(), Check: Check{Kind: HTTP, Timeout: 2 * time.Second}, Interval: 10 * time.Millisecond})
+	targets := []Target{{ID: "well", Address: well.Listener.Addr().String(), Check: Check{Kind: HTTP, Timeout: 10 * time.Second}, Interval: 10 * time.Millisecond}}
+	for i := range 20 {
+		targets = append(targets, Target{ID: fmt.Sprint(i), Address: hung.Addr().String(), Check: Check{Kind: HTTP, Timeout: 2 * time.Second}, Interval: 10 * time.Millisecond})
 	}
 	_, seen := watching(t, targets...)
 	for n := 0; n < 5; {
-		if next(t, seen).Instance == 100 {
+		if next(t, seen).ID == "well" {
 			n++
 		}
 	}

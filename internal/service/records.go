@@ -28,6 +28,7 @@ const (
 
 	KindContract   = "contract"   // service name: its health contract
 	KindTransition = "transition" // service name + "." + tick + "." + handle
+	KindProber     = "prober"     // prober name: membership, and what it looks at
 )
 
 // Desired says what someone wants. It changes at any moment; Generation rises

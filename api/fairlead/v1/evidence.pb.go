@@ -9,6 +9,7 @@ package fairleadv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -20,6 +21,61 @@ const (
 	// Verify that runtime/protoimpl is sufficiently up-to-date.
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
+
+type ProbeResult int32
+
+const (
+	ProbeResult_PROBE_RESULT_UNSPECIFIED ProbeResult = 0
+	ProbeResult_PROBE_RESULT_GOOD        ProbeResult = 1
+	ProbeResult_PROBE_RESULT_FAILED      ProbeResult = 2
+	ProbeResult_PROBE_RESULT_TIMED_OUT   ProbeResult = 3
+	ProbeResult_PROBE_RESULT_REFUSED     ProbeResult = 4
+)
+
+// Enum value maps for ProbeResult.
+var (
+	ProbeResult_name = map[int32]string{
+		0: "PROBE_RESULT_UNSPECIFIED",
+		1: "PROBE_RESULT_GOOD",
+		2: "PROBE_RESULT_FAILED",
+		3: "PROBE_RESULT_TIMED_OUT",
+		4: "PROBE_RESULT_REFUSED",
+	}
+	ProbeResult_value = map[string]int32{
+		"PROBE_RESULT_UNSPECIFIED": 0,
+		"PROBE_RESULT_GOOD":        1,
+		"PROBE_RESULT_FAILED":      2,
+		"PROBE_RESULT_TIMED_OUT":   3,
+		"PROBE_RESULT_REFUSED":     4,
+	}
+)
+
+func (x ProbeResult) Enum() *ProbeResult {
+	p := new(ProbeResult)
+	*p = x
+	return p
+}
+
+func (x ProbeResult) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ProbeResult) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_v1_evidence_proto_enumTypes[0].Descriptor()
+}
+
+func (ProbeResult) Type() protoreflect.EnumType {
+	return &file_fairlead_v1_evidence_proto_enumTypes[0]
+}
+
+func (x ProbeResult) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ProbeResult.Descriptor instead.
+func (ProbeResult) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{0}
+}
 
 // ReportOutcomesRequest is a batch. What a control does not take is lost.
 type ReportOutcomesRequest struct {
@@ -182,11 +238,721 @@ func (*ReportOutcomesResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{2}
 }
 
+type ProbeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*ProbeRequest_Hello
+	//	*ProbeRequest_Looks
+	//	*ProbeRequest_Beat
+	Message       isProbeRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeRequest) Reset() {
+	*x = ProbeRequest{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeRequest) ProtoMessage() {}
+
+func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
+func (*ProbeRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ProbeRequest) GetMessage() isProbeRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetHello() *ProberHello {
+	if x != nil {
+		if x, ok := x.Message.(*ProbeRequest_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetLooks() *ProbeLooks {
+	if x != nil {
+		if x, ok := x.Message.(*ProbeRequest_Looks); ok {
+			return x.Looks
+		}
+	}
+	return nil
+}
+
+func (x *ProbeRequest) GetBeat() *ProberBeat {
+	if x != nil {
+		if x, ok := x.Message.(*ProbeRequest_Beat); ok {
+			return x.Beat
+		}
+	}
+	return nil
+}
+
+type isProbeRequest_Message interface {
+	isProbeRequest_Message()
+}
+
+type ProbeRequest_Hello struct {
+	Hello *ProberHello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
+}
+
+type ProbeRequest_Looks struct {
+	Looks *ProbeLooks `protobuf:"bytes,2,opt,name=looks,proto3,oneof"`
+}
+
+type ProbeRequest_Beat struct {
+	Beat *ProberBeat `protobuf:"bytes,3,opt,name=beat,proto3,oneof"`
+}
+
+func (*ProbeRequest_Hello) isProbeRequest_Message() {}
+
+func (*ProbeRequest_Looks) isProbeRequest_Message() {}
+
+func (*ProbeRequest_Beat) isProbeRequest_Message() {}
+
+type ProberHello struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Name is that of its certificate.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Zone string `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Epoch is the highest that it was led by.
+	Epoch         *Epoch `protobuf:"bytes,3,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Library       string `protobuf:"bytes,4,opt,name=library,proto3" json:"library,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProberHello) Reset() {
+	*x = ProberHello{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProberHello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProberHello) ProtoMessage() {}
+
+func (x *ProberHello) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProberHello.ProtoReflect.Descriptor instead.
+func (*ProberHello) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *ProberHello) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProberHello) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *ProberHello) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *ProberHello) GetLibrary() string {
+	if x != nil {
+		return x.Library
+	}
+	return ""
+}
+
+// ProbeLooks is a batch. What a control does not take is lost.
+type ProbeLooks struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number rises on a stream; one that was taken before is not taken again.
+	Number        uint64       `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Looks         []*ProbeLook `protobuf:"bytes,2,rep,name=looks,proto3" json:"looks,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeLooks) Reset() {
+	*x = ProbeLooks{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeLooks) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeLooks) ProtoMessage() {}
+
+func (x *ProbeLooks) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeLooks.ProtoReflect.Descriptor instead.
+func (*ProbeLooks) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *ProbeLooks) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ProbeLooks) GetLooks() []*ProbeLook {
+	if x != nil {
+		return x.Looks
+	}
+	return nil
+}
+
+// ProbeLook is one look that was really made.
+type ProbeLook struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Instance is the target's, as assigned on this stream.
+	Instance uint32      `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Result   ProbeResult `protobuf:"varint,2,opt,name=result,proto3,enum=fairlead.v1.ProbeResult" json:"result,omitempty"`
+	// Age of the look as the batch is sent.
+	AgeMs  uint32 `protobuf:"varint,3,opt,name=age_ms,json=ageMs,proto3" json:"age_ms,omitempty"`
+	TookMs uint32 `protobuf:"varint,4,opt,name=took_ms,json=tookMs,proto3" json:"took_ms,omitempty"`
+	// Bytes on the wire, about.
+	Bytes uint32 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Detail is for people; empty where all was well.
+	Detail        string `protobuf:"bytes,6,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeLook) Reset() {
+	*x = ProbeLook{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeLook) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeLook) ProtoMessage() {}
+
+func (x *ProbeLook) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeLook.ProtoReflect.Descriptor instead.
+func (*ProbeLook) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *ProbeLook) GetInstance() uint32 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
+func (x *ProbeLook) GetResult() ProbeResult {
+	if x != nil {
+		return x.Result
+	}
+	return ProbeResult_PROBE_RESULT_UNSPECIFIED
+}
+
+func (x *ProbeLook) GetAgeMs() uint32 {
+	if x != nil {
+		return x.AgeMs
+	}
+	return 0
+}
+
+func (x *ProbeLook) GetTookMs() uint32 {
+	if x != nil {
+		return x.TookMs
+	}
+	return 0
+}
+
+func (x *ProbeLook) GetBytes() uint32 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ProbeLook) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+type ProberBeat struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProberBeat) Reset() {
+	*x = ProberBeat{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProberBeat) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProberBeat) ProtoMessage() {}
+
+func (x *ProberBeat) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProberBeat.ProtoReflect.Descriptor instead.
+func (*ProberBeat) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{7}
+}
+
+type ProbeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*ProbeResponse_Assignment
+	//	*ProbeResponse_Now
+	//	*ProbeResponse_Beat
+	Message       isProbeResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeResponse) Reset() {
+	*x = ProbeResponse{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeResponse) ProtoMessage() {}
+
+func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
+func (*ProbeResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *ProbeResponse) GetMessage() isProbeResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *ProbeResponse) GetAssignment() *ProbeAssignment {
+	if x != nil {
+		if x, ok := x.Message.(*ProbeResponse_Assignment); ok {
+			return x.Assignment
+		}
+	}
+	return nil
+}
+
+func (x *ProbeResponse) GetNow() *ProbeNow {
+	if x != nil {
+		if x, ok := x.Message.(*ProbeResponse_Now); ok {
+			return x.Now
+		}
+	}
+	return nil
+}
+
+func (x *ProbeResponse) GetBeat() *ProberBeat {
+	if x != nil {
+		if x, ok := x.Message.(*ProbeResponse_Beat); ok {
+			return x.Beat
+		}
+	}
+	return nil
+}
+
+type isProbeResponse_Message interface {
+	isProbeResponse_Message()
+}
+
+type ProbeResponse_Assignment struct {
+	Assignment *ProbeAssignment `protobuf:"bytes,1,opt,name=assignment,proto3,oneof"`
+}
+
+type ProbeResponse_Now struct {
+	// Now has targets looked at at once: another prober was refused there.
+	Now *ProbeNow `protobuf:"bytes,2,opt,name=now,proto3,oneof"`
+}
+
+type ProbeResponse_Beat struct {
+	Beat *ProberBeat `protobuf:"bytes,3,opt,name=beat,proto3,oneof"`
+}
+
+func (*ProbeResponse_Assignment) isProbeResponse_Message() {}
+
+func (*ProbeResponse_Now) isProbeResponse_Message() {}
+
+func (*ProbeResponse_Beat) isProbeResponse_Message() {}
+
+// ProbeAssignment is what a prober is to look at, or what changed of it.
+type ProbeAssignment struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Epoch *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Version rises with each assignment that is made.
+	Version uint64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Full says that nothing else is assigned: the first of a stream.
+	Full          bool           `protobuf:"varint,3,opt,name=full,proto3" json:"full,omitempty"`
+	Targets       []*ProbeTarget `protobuf:"bytes,4,rep,name=targets,proto3" json:"targets,omitempty"`
+	Dropped       []uint32       `protobuf:"varint,5,rep,packed,name=dropped,proto3" json:"dropped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeAssignment) Reset() {
+	*x = ProbeAssignment{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeAssignment) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeAssignment) ProtoMessage() {}
+
+func (x *ProbeAssignment) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeAssignment.ProtoReflect.Descriptor instead.
+func (*ProbeAssignment) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *ProbeAssignment) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *ProbeAssignment) GetVersion() uint64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
+func (x *ProbeAssignment) GetFull() bool {
+	if x != nil {
+		return x.Full
+	}
+	return false
+}
+
+func (x *ProbeAssignment) GetTargets() []*ProbeTarget {
+	if x != nil {
+		return x.Targets
+	}
+	return nil
+}
+
+func (x *ProbeAssignment) GetDropped() []uint32 {
+	if x != nil {
+		return x.Dropped
+	}
+	return nil
+}
+
+type ProbeTarget struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Instance names the target in looks, on this stream.
+	Instance uint32 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Id       string `protobuf:"bytes,2,opt,name=id,proto3" json:"id,omitempty"`
+	// Address is host:port.
+	Address  string               `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Check    *ProbeCheck          `protobuf:"bytes,4,opt,name=check,proto3" json:"check,omitempty"`
+	Interval *durationpb.Duration `protobuf:"bytes,5,opt,name=interval,proto3" json:"interval,omitempty"`
+	// Alone says that nobody else looks at it: a refusal is looked at twice.
+	Alone         bool `protobuf:"varint,6,opt,name=alone,proto3" json:"alone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeTarget) Reset() {
+	*x = ProbeTarget{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeTarget) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeTarget) ProtoMessage() {}
+
+func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeTarget.ProtoReflect.Descriptor instead.
+func (*ProbeTarget) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *ProbeTarget) GetInstance() uint32 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
+func (x *ProbeTarget) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *ProbeTarget) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ProbeTarget) GetCheck() *ProbeCheck {
+	if x != nil {
+		return x.Check
+	}
+	return nil
+}
+
+func (x *ProbeTarget) GetInterval() *durationpb.Duration {
+	if x != nil {
+		return x.Interval
+	}
+	return nil
+}
+
+func (x *ProbeTarget) GetAlone() bool {
+	if x != nil {
+		return x.Alone
+	}
+	return false
+}
+
+type ProbeCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kind is tcp, http or grpc.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Path of an HTTP check; service of a gRPC check.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeCheck) Reset() {
+	*x = ProbeCheck{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeCheck) ProtoMessage() {}
+
+func (x *ProbeCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeCheck.ProtoReflect.Descriptor instead.
+func (*ProbeCheck) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ProbeCheck) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *ProbeCheck) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
+type ProbeNow struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Instances     []uint32               `protobuf:"varint,1,rep,packed,name=instances,proto3" json:"instances,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProbeNow) Reset() {
+	*x = ProbeNow{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProbeNow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProbeNow) ProtoMessage() {}
+
+func (x *ProbeNow) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProbeNow.ProtoReflect.Descriptor instead.
+func (*ProbeNow) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *ProbeNow) GetInstances() []uint32 {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
 var File_fairlead_v1_evidence_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\n" +
-	"\x1afairlead/v1/evidence.proto\x12\vfairlead.v1\"\\\n" +
+	"\x1afairlead/v1/evidence.proto\x12\vfairlead.v1\x1a\x18fairlead/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\"\\\n" +
 	"\x15ReportOutcomesRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12+\n" +
 	"\x04rows\x18\x02 \x03(\v2\x17.fairlead.v1.OutcomeRowR\x04rows\"j\n" +
@@ -196,9 +962,66 @@ const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\x02ok\x18\x02 \x01(\rR\x02ok\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\rR\x06failed\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\rR\arefused\"\x18\n" +
-	"\x16ReportOutcomesResponse2n\n" +
+	"\x16ReportOutcomesResponse\"\xab\x01\n" +
+	"\fProbeRequest\x120\n" +
+	"\x05hello\x18\x01 \x01(\v2\x18.fairlead.v1.ProberHelloH\x00R\x05hello\x12/\n" +
+	"\x05looks\x18\x02 \x01(\v2\x17.fairlead.v1.ProbeLooksH\x00R\x05looks\x12-\n" +
+	"\x04beat\x18\x03 \x01(\v2\x17.fairlead.v1.ProberBeatH\x00R\x04beatB\t\n" +
+	"\amessage\"y\n" +
+	"\vProberHello\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\x12(\n" +
+	"\x05epoch\x18\x03 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x12\x18\n" +
+	"\alibrary\x18\x04 \x01(\tR\alibrary\"R\n" +
+	"\n" +
+	"ProbeLooks\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12,\n" +
+	"\x05looks\x18\x02 \x03(\v2\x16.fairlead.v1.ProbeLookR\x05looks\"\xb7\x01\n" +
+	"\tProbeLook\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\rR\binstance\x120\n" +
+	"\x06result\x18\x02 \x01(\x0e2\x18.fairlead.v1.ProbeResultR\x06result\x12\x15\n" +
+	"\x06age_ms\x18\x03 \x01(\rR\x05ageMs\x12\x17\n" +
+	"\atook_ms\x18\x04 \x01(\rR\x06tookMs\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\rR\x05bytes\x12\x16\n" +
+	"\x06detail\x18\x06 \x01(\tR\x06detail\"\f\n" +
+	"\n" +
+	"ProberBeat\"\xb4\x01\n" +
+	"\rProbeResponse\x12>\n" +
+	"\n" +
+	"assignment\x18\x01 \x01(\v2\x1c.fairlead.v1.ProbeAssignmentH\x00R\n" +
+	"assignment\x12)\n" +
+	"\x03now\x18\x02 \x01(\v2\x15.fairlead.v1.ProbeNowH\x00R\x03now\x12-\n" +
+	"\x04beat\x18\x03 \x01(\v2\x17.fairlead.v1.ProberBeatH\x00R\x04beatB\t\n" +
+	"\amessage\"\xb7\x01\n" +
+	"\x0fProbeAssignment\x12(\n" +
+	"\x05epoch\x18\x01 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\x04R\aversion\x12\x12\n" +
+	"\x04full\x18\x03 \x01(\bR\x04full\x122\n" +
+	"\atargets\x18\x04 \x03(\v2\x18.fairlead.v1.ProbeTargetR\atargets\x12\x18\n" +
+	"\adropped\x18\x05 \x03(\rR\adropped\"\xcf\x01\n" +
+	"\vProbeTarget\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\rR\binstance\x12\x0e\n" +
+	"\x02id\x18\x02 \x01(\tR\x02id\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12-\n" +
+	"\x05check\x18\x04 \x01(\v2\x17.fairlead.v1.ProbeCheckR\x05check\x125\n" +
+	"\binterval\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\binterval\x12\x14\n" +
+	"\x05alone\x18\x06 \x01(\bR\x05alone\"4\n" +
+	"\n" +
+	"ProbeCheck\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"(\n" +
+	"\bProbeNow\x12\x1c\n" +
+	"\tinstances\x18\x01 \x03(\rR\tinstances*\x91\x01\n" +
+	"\vProbeResult\x12\x1c\n" +
+	"\x18PROBE_RESULT_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11PROBE_RESULT_GOOD\x10\x01\x12\x17\n" +
+	"\x13PROBE_RESULT_FAILED\x10\x02\x12\x1a\n" +
+	"\x16PROBE_RESULT_TIMED_OUT\x10\x03\x12\x18\n" +
+	"\x14PROBE_RESULT_REFUSED\x10\x042n\n" +
 	"\x0fEvidenceService\x12[\n" +
-	"\x0eReportOutcomes\x12\".fairlead.v1.ReportOutcomesRequest\x1a#.fairlead.v1.ReportOutcomesResponse(\x01BBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
+	"\x0eReportOutcomes\x12\".fairlead.v1.ReportOutcomesRequest\x1a#.fairlead.v1.ReportOutcomesResponse(\x012R\n" +
+	"\fProbeService\x12B\n" +
+	"\x05Probe\x12\x19.fairlead.v1.ProbeRequest\x1a\x1a.fairlead.v1.ProbeResponse(\x010\x01BBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
 	file_fairlead_v1_evidence_proto_rawDescOnce sync.Once
@@ -212,21 +1035,50 @@ func file_fairlead_v1_evidence_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_evidence_proto_rawDescData
 }
 
-var file_fairlead_v1_evidence_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
+var file_fairlead_v1_evidence_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_fairlead_v1_evidence_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
 var file_fairlead_v1_evidence_proto_goTypes = []any{
-	(*ReportOutcomesRequest)(nil),  // 0: fairlead.v1.ReportOutcomesRequest
-	(*OutcomeRow)(nil),             // 1: fairlead.v1.OutcomeRow
-	(*ReportOutcomesResponse)(nil), // 2: fairlead.v1.ReportOutcomesResponse
+	(ProbeResult)(0),               // 0: fairlead.v1.ProbeResult
+	(*ReportOutcomesRequest)(nil),  // 1: fairlead.v1.ReportOutcomesRequest
+	(*OutcomeRow)(nil),             // 2: fairlead.v1.OutcomeRow
+	(*ReportOutcomesResponse)(nil), // 3: fairlead.v1.ReportOutcomesResponse
+	(*ProbeRequest)(nil),           // 4: fairlead.v1.ProbeRequest
+	(*ProberHello)(nil),            // 5: fairlead.v1.ProberHello
+	(*ProbeLooks)(nil),             // 6: fairlead.v1.ProbeLooks
+	(*ProbeLook)(nil),              // 7: fairlead.v1.ProbeLook
+	(*ProberBeat)(nil),             // 8: fairlead.v1.ProberBeat
+	(*ProbeResponse)(nil),          // 9: fairlead.v1.ProbeResponse
+	(*ProbeAssignment)(nil),        // 10: fairlead.v1.ProbeAssignment
+	(*ProbeTarget)(nil),            // 11: fairlead.v1.ProbeTarget
+	(*ProbeCheck)(nil),             // 12: fairlead.v1.ProbeCheck
+	(*ProbeNow)(nil),               // 13: fairlead.v1.ProbeNow
+	(*Epoch)(nil),                  // 14: fairlead.v1.Epoch
+	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
 }
 var file_fairlead_v1_evidence_proto_depIdxs = []int32{
-	1, // 0: fairlead.v1.ReportOutcomesRequest.rows:type_name -> fairlead.v1.OutcomeRow
-	0, // 1: fairlead.v1.EvidenceService.ReportOutcomes:input_type -> fairlead.v1.ReportOutcomesRequest
-	2, // 2: fairlead.v1.EvidenceService.ReportOutcomes:output_type -> fairlead.v1.ReportOutcomesResponse
-	2, // [2:3] is the sub-list for method output_type
-	1, // [1:2] is the sub-list for method input_type
-	1, // [1:1] is the sub-list for extension type_name
-	1, // [1:1] is the sub-list for extension extendee
-	0, // [0:1] is the sub-list for field type_name
+	2,  // 0: fairlead.v1.ReportOutcomesRequest.rows:type_name -> fairlead.v1.OutcomeRow
+	5,  // 1: fairlead.v1.ProbeRequest.hello:type_name -> fairlead.v1.ProberHello
+	6,  // 2: fairlead.v1.ProbeRequest.looks:type_name -> fairlead.v1.ProbeLooks
+	8,  // 3: fairlead.v1.ProbeRequest.beat:type_name -> fairlead.v1.ProberBeat
+	14, // 4: fairlead.v1.ProberHello.epoch:type_name -> fairlead.v1.Epoch
+	7,  // 5: fairlead.v1.ProbeLooks.looks:type_name -> fairlead.v1.ProbeLook
+	0,  // 6: fairlead.v1.ProbeLook.result:type_name -> fairlead.v1.ProbeResult
+	10, // 7: fairlead.v1.ProbeResponse.assignment:type_name -> fairlead.v1.ProbeAssignment
+	13, // 8: fairlead.v1.ProbeResponse.now:type_name -> fairlead.v1.ProbeNow
+	8,  // 9: fairlead.v1.ProbeResponse.beat:type_name -> fairlead.v1.ProberBeat
+	14, // 10: fairlead.v1.ProbeAssignment.epoch:type_name -> fairlead.v1.Epoch
+	11, // 11: fairlead.v1.ProbeAssignment.targets:type_name -> fairlead.v1.ProbeTarget
+	12, // 12: fairlead.v1.ProbeTarget.check:type_name -> fairlead.v1.ProbeCheck
+	15, // 13: fairlead.v1.ProbeTarget.interval:type_name -> google.protobuf.Duration
+	1,  // 14: fairlead.v1.EvidenceService.ReportOutcomes:input_type -> fairlead.v1.ReportOutcomesRequest
+	4,  // 15: fairlead.v1.ProbeService.Probe:input_type -> fairlead.v1.ProbeRequest
+	3,  // 16: fairlead.v1.EvidenceService.ReportOutcomes:output_type -> fairlead.v1.ReportOutcomesResponse
+	9,  // 17: fairlead.v1.ProbeService.Probe:output_type -> fairlead.v1.ProbeResponse
+	16, // [16:18] is the sub-list for method output_type
+	14, // [14:16] is the sub-list for method input_type
+	14, // [14:14] is the sub-list for extension type_name
+	14, // [14:14] is the sub-list for extension extendee
+	0,  // [0:14] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_evidence_proto_init() }
@@ -234,18 +1086,30 @@ func file_fairlead_v1_evidence_proto_init() {
 	if File_fairlead_v1_evidence_proto != nil {
 		return
 	}
+	file_fairlead_v1_common_proto_init()
+	file_fairlead_v1_evidence_proto_msgTypes[3].OneofWrappers = []any{
+		(*ProbeRequest_Hello)(nil),
+		(*ProbeRequest_Looks)(nil),
+		(*ProbeRequest_Beat)(nil),
+	}
+	file_fairlead_v1_evidence_proto_msgTypes[8].OneofWrappers = []any{
+		(*ProbeResponse_Assignment)(nil),
+		(*ProbeResponse_Now)(nil),
+		(*ProbeResponse_Beat)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_evidence_proto_rawDesc), len(file_fairlead_v1_evidence_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   3,
+			NumEnums:      1,
+			NumMessages:   13,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_fairlead_v1_evidence_proto_goTypes,
 		DependencyIndexes: file_fairlead_v1_evidence_proto_depIdxs,
+		EnumInfos:         file_fairlead_v1_evidence_proto_enumTypes,
 		MessageInfos:      file_fairlead_v1_evidence_proto_msgTypes,
 	}.Build()
 	File_fairlead_v1_evidence_proto = out.File

@@ -120,3 +120,107 @@ var EvidenceService_ServiceDesc = grpc.ServiceDesc{
 	},
 	Metadata: "fairlead/v1/evidence.proto",
 }
+
+const (
+	ProbeService_Probe_FullMethodName = "/fairlead.v1.ProbeService/Probe"
+)
+
+// ProbeServiceClient is the client API for ProbeService service.
+//
+// For semantics around ctx use and closing/ending streaming RPCs, please refer to https://pkg.go.dev/google.golang.org/grpc/?tab=doc#ClientConn.NewStream.
+//
+// ProbeService is dialled by probers, and stays open.
+type ProbeServiceClient interface {
+	// Probe: what is to be looked at comes down, looks go up. The first message
+	// up is Hello, the first one down an assignment. Both ends beat each second.
+	Probe(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProbeRequest, ProbeResponse], error)
+}
+
+type probeServiceClient struct {
+	cc grpc.ClientConnInterface
+}
+
+func NewProbeServiceClient(cc grpc.ClientConnInterface) ProbeServiceClient {
+	return &probeServiceClient{cc}
+}
+
+func (c *probeServiceClient) Probe(ctx context.Context, opts ...grpc.CallOption) (grpc.BidiStreamingClient[ProbeRequest, ProbeResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &ProbeService_ServiceDesc.Streams[0], ProbeService_Probe_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ProbeRequest, ProbeResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ProbeService_ProbeClient = grpc.BidiStreamingClient[ProbeRequest, ProbeResponse]
+
+// ProbeServiceServer is the server API for ProbeService service.
+// All implementations must embed UnimplementedProbeServiceServer
+// for forward compatibility.
+//
+// ProbeService is dialled by probers, and stays open.
+type ProbeServiceServer interface {
+	// Probe: what is to be looked at comes down, looks go up. The first message
+	// up is Hello, the first one down an assignment. Both ends beat each second.
+	Probe(grpc.BidiStreamingServer[ProbeRequest, ProbeResponse]) error
+	mustEmbedUnimplementedProbeServiceServer()
+}
+
+// UnimplementedProbeServiceServer must be embedded to have
+// forward compatible implementations.
+//
+// NOTE: this should be embedded by value instead of pointer to avoid a nil
+// pointer dereference when methods are called.
+type UnimplementedProbeServiceServer struct{}
+
+func (UnimplementedProbeServiceServer) Probe(grpc.BidiStreamingServer[ProbeRequest, ProbeResponse]) error {
+	return status.Error(codes.Unimplemented, "method Probe not implemented")
+}
+func (UnimplementedProbeServiceServer) mustEmbedUnimplementedProbeServiceServer() {}
+func (UnimplementedProbeServiceServer) testEmbeddedByValue()                      {}
+
+// UnsafeProbeServiceServer may be embedded to opt out of forward compatibility for this service.
+// Use of this interface is not recommended, as added methods to ProbeServiceServer will
+// result in compilation errors.
+type UnsafeProbeServiceServer interface {
+	mustEmbedUnimplementedProbeServiceServer()
+}
+
+func RegisterProbeServiceServer(s grpc.ServiceRegistrar, srv ProbeServiceServer) {
+	// If the following call panics, it indicates UnimplementedProbeServiceServer was
+	// embedded by pointer and is nil.  This will cause panics if an
+	// unimplemented method is ever invoked, so we test this at initialization
+	// time to prevent it from happening at runtime later due to I/O.
+	if t, ok := srv.(interface{ testEmbeddedByValue() }); ok {
+		t.testEmbeddedByValue()
+	}
+	s.RegisterService(&ProbeService_ServiceDesc, srv)
+}
+
+func _ProbeService_Probe_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(ProbeServiceServer).Probe(&grpc.GenericServerStream[ProbeRequest, ProbeResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type ProbeService_ProbeServer = grpc.BidiStreamingServer[ProbeRequest, ProbeResponse]
+
+// ProbeService_ServiceDesc is the grpc.ServiceDesc for ProbeService service.
+// It's only intended for direct use with grpc.RegisterService,
+// and not to be introspected or modified (even as a copy)
+var ProbeService_ServiceDesc = grpc.ServiceDesc{
+	ServiceName: "fairlead.v1.ProbeService",
+	HandlerType: (*ProbeServiceServer)(nil),
+	Methods:     []grpc.MethodDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "Probe",
+			Handler:       _ProbeService_Probe_Handler,
+			ServerStreams: true,
+			ClientStreams: true,
+		},
+	},
+	Metadata: "fairlead/v1/evidence.proto",
+}

@@ -3994,6 +3994,9 @@ type HealthContract struct {
 	SilenceFails  *bool                  `protobuf:"varint,12,opt,name=silence_fails,json=silenceFails,proto3,oneof" json:"silence_fails,omitempty"`
 	Ramp          *int32                 `protobuf:"varint,13,opt,name=ramp,proto3,oneof" json:"ramp,omitempty"`
 	Dependencies  []*HealthDependency    `protobuf:"bytes,14,rep,name=dependencies,proto3" json:"dependencies,omitempty"`
+	// Check says how probers look; where it is not said, by the service's ready
+	// path, or by a connection where it has none.
+	Check         *HealthCheck `protobuf:"bytes,15,opt,name=check,proto3" json:"check,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4126,6 +4129,68 @@ func (x *HealthContract) GetDependencies() []*HealthDependency {
 	return nil
 }
 
+func (x *HealthContract) GetCheck() *HealthCheck {
+	if x != nil {
+		return x.Check
+	}
+	return nil
+}
+
+// HealthCheck is one kind of look.
+type HealthCheck struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kind is tcp, http or grpc.
+	Kind string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	// Path of an HTTP look; service of a gRPC look.
+	Path          string `protobuf:"bytes,2,opt,name=path,proto3" json:"path,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HealthCheck) Reset() {
+	*x = HealthCheck{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HealthCheck) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HealthCheck) ProtoMessage() {}
+
+func (x *HealthCheck) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HealthCheck.ProtoReflect.Descriptor instead.
+func (*HealthCheck) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
+}
+
+func (x *HealthCheck) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *HealthCheck) GetPath() string {
+	if x != nil {
+		return x.Path
+	}
+	return ""
+}
+
 // HealthProfile names the signals that are read; one that is not named is not.
 type HealthProfile struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -4138,7 +4203,7 @@ type HealthProfile struct {
 
 func (x *HealthProfile) Reset() {
 	*x = HealthProfile{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4150,7 +4215,7 @@ func (x *HealthProfile) String() string {
 func (*HealthProfile) ProtoMessage() {}
 
 func (x *HealthProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4163,7 +4228,7 @@ func (x *HealthProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProfile.ProtoReflect.Descriptor instead.
 func (*HealthProfile) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *HealthProfile) GetProbe() bool {
@@ -4201,7 +4266,7 @@ type HealthDependency struct {
 
 func (x *HealthDependency) Reset() {
 	*x = HealthDependency{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4213,7 +4278,7 @@ func (x *HealthDependency) String() string {
 func (*HealthDependency) ProtoMessage() {}
 
 func (x *HealthDependency) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4226,7 +4291,7 @@ func (x *HealthDependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthDependency.ProtoReflect.Descriptor instead.
 func (*HealthDependency) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HealthDependency) GetName() string {
@@ -4260,7 +4325,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4272,7 +4337,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4285,7 +4350,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *ListEventsRequest) GetService() string {
@@ -4311,7 +4376,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4323,7 +4388,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4336,7 +4401,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -4360,7 +4425,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4372,7 +4437,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4385,7 +4450,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -4443,7 +4508,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4455,7 +4520,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4468,7 +4533,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *StreamLogsRequest) GetService() string {
@@ -4508,7 +4573,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4520,7 +4585,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4533,7 +4598,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StreamLogsResponse) GetEntries() []*LogEntry {
@@ -4554,7 +4619,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4566,7 +4631,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4579,7 +4644,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *LogEntry) GetInstance() string {
@@ -4616,7 +4681,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4628,7 +4693,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4641,7 +4706,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *UploadArtifactRequest) GetPart() isUploadArtifactRequest_Part {
@@ -4697,7 +4762,7 @@ type ArtifactHeader struct {
 
 func (x *ArtifactHeader) Reset() {
 	*x = ArtifactHeader{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4709,7 +4774,7 @@ func (x *ArtifactHeader) String() string {
 func (*ArtifactHeader) ProtoMessage() {}
 
 func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4722,7 +4787,7 @@ func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactHeader.ProtoReflect.Descriptor instead.
 func (*ArtifactHeader) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *ArtifactHeader) GetDigest() string {
@@ -4755,7 +4820,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4767,7 +4832,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4780,7 +4845,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *UploadArtifactResponse) GetDigest() string {
@@ -4799,7 +4864,7 @@ type HasArtifactRequest struct {
 
 func (x *HasArtifactRequest) Reset() {
 	*x = HasArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4811,7 +4876,7 @@ func (x *HasArtifactRequest) String() string {
 func (*HasArtifactRequest) ProtoMessage() {}
 
 func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4824,7 +4889,7 @@ func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactRequest.ProtoReflect.Descriptor instead.
 func (*HasArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *HasArtifactRequest) GetDigest() string {
@@ -4843,7 +4908,7 @@ type HasArtifactResponse struct {
 
 func (x *HasArtifactResponse) Reset() {
 	*x = HasArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4855,7 +4920,7 @@ func (x *HasArtifactResponse) String() string {
 func (*HasArtifactResponse) ProtoMessage() {}
 
 func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4868,7 +4933,7 @@ func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactResponse.ProtoReflect.Descriptor instead.
 func (*HasArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *HasArtifactResponse) GetPresent() bool {
@@ -4891,7 +4956,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4903,7 +4968,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4916,7 +4981,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -4950,7 +5015,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4962,7 +5027,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4975,7 +5040,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -5000,7 +5065,7 @@ type ListGatewaysRequest struct {
 
 func (x *ListGatewaysRequest) Reset() {
 	*x = ListGatewaysRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5012,7 +5077,7 @@ func (x *ListGatewaysRequest) String() string {
 func (*ListGatewaysRequest) ProtoMessage() {}
 
 func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5025,7 +5090,7 @@ func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysRequest.ProtoReflect.Descriptor instead.
 func (*ListGatewaysRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
 }
 
 type ListGatewaysResponse struct {
@@ -5037,7 +5102,7 @@ type ListGatewaysResponse struct {
 
 func (x *ListGatewaysResponse) Reset() {
 	*x = ListGatewaysResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5049,7 +5114,7 @@ func (x *ListGatewaysResponse) String() string {
 func (*ListGatewaysResponse) ProtoMessage() {}
 
 func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5062,7 +5127,7 @@ func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysResponse.ProtoReflect.Descriptor instead.
 func (*ListGatewaysResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *ListGatewaysResponse) GetGateways() []*GatewayStatus {
@@ -5089,7 +5154,7 @@ type GatewayStatus struct {
 
 func (x *GatewayStatus) Reset() {
 	*x = GatewayStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5101,7 +5166,7 @@ func (x *GatewayStatus) String() string {
 func (*GatewayStatus) ProtoMessage() {}
 
 func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5114,7 +5179,7 @@ func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayStatus.ProtoReflect.Descriptor instead.
 func (*GatewayStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *GatewayStatus) GetName() string {
@@ -5189,7 +5254,7 @@ type RetireGatewayRequest struct {
 
 func (x *RetireGatewayRequest) Reset() {
 	*x = RetireGatewayRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5201,7 +5266,7 @@ func (x *RetireGatewayRequest) String() string {
 func (*RetireGatewayRequest) ProtoMessage() {}
 
 func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5214,7 +5279,7 @@ func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayRequest.ProtoReflect.Descriptor instead.
 func (*RetireGatewayRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *RetireGatewayRequest) GetName() string {
@@ -5232,7 +5297,7 @@ type RetireGatewayResponse struct {
 
 func (x *RetireGatewayResponse) Reset() {
 	*x = RetireGatewayResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5244,7 +5309,7 @@ func (x *RetireGatewayResponse) String() string {
 func (*RetireGatewayResponse) ProtoMessage() {}
 
 func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5257,7 +5322,7 @@ func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayResponse.ProtoReflect.Descriptor instead.
 func (*RetireGatewayResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
 }
 
 type RetireHostRequest struct {
@@ -5269,7 +5334,7 @@ type RetireHostRequest struct {
 
 func (x *RetireHostRequest) Reset() {
 	*x = RetireHostRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5281,7 +5346,7 @@ func (x *RetireHostRequest) String() string {
 func (*RetireHostRequest) ProtoMessage() {}
 
 func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5294,7 +5359,7 @@ func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostRequest.ProtoReflect.Descriptor instead.
 func (*RetireHostRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RetireHostRequest) GetName() string {
@@ -5312,7 +5377,7 @@ type RetireHostResponse struct {
 
 func (x *RetireHostResponse) Reset() {
 	*x = RetireHostResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5324,7 +5389,7 @@ func (x *RetireHostResponse) String() string {
 func (*RetireHostResponse) ProtoMessage() {}
 
 func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5337,7 +5402,7 @@ func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostResponse.ProtoReflect.Descriptor instead.
 func (*RetireHostResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
 }
 
 type ListHostsRequest struct {
@@ -5348,7 +5413,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5360,7 +5425,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5373,7 +5438,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
 }
 
 type ListHostsResponse struct {
@@ -5385,7 +5450,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5397,7 +5462,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5410,7 +5475,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *ListHostsResponse) GetHosts() []*HostStatus {
@@ -5433,7 +5498,7 @@ type HostStatus struct {
 
 func (x *HostStatus) Reset() {
 	*x = HostStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5445,7 +5510,7 @@ func (x *HostStatus) String() string {
 func (*HostStatus) ProtoMessage() {}
 
 func (x *HostStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5458,7 +5523,7 @@ func (x *HostStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostStatus.ProtoReflect.Descriptor instead.
 func (*HostStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *HostStatus) GetName() string {
@@ -5496,6 +5561,242 @@ func (x *HostStatus) GetInstances() int32 {
 	return 0
 }
 
+type ListProbersRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProbersRequest) Reset() {
+	*x = ListProbersRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProbersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProbersRequest) ProtoMessage() {}
+
+func (x *ListProbersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProbersRequest.ProtoReflect.Descriptor instead.
+func (*ListProbersRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
+}
+
+type ListProbersResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Probers []*ProberStatus        `protobuf:"bytes,1,rep,name=probers,proto3" json:"probers,omitempty"`
+	// Observing is false while this control does not look, or has only just begun to.
+	Observing bool `protobuf:"varint,2,opt,name=observing,proto3" json:"observing,omitempty"`
+	// Unwatched instances are looked at by nobody: there is no room for them.
+	Unwatched     int32 `protobuf:"varint,3,opt,name=unwatched,proto3" json:"unwatched,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListProbersResponse) Reset() {
+	*x = ListProbersResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListProbersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListProbersResponse) ProtoMessage() {}
+
+func (x *ListProbersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListProbersResponse.ProtoReflect.Descriptor instead.
+func (*ListProbersResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{86}
+}
+
+func (x *ListProbersResponse) GetProbers() []*ProberStatus {
+	if x != nil {
+		return x.Probers
+	}
+	return nil
+}
+
+func (x *ListProbersResponse) GetObserving() bool {
+	if x != nil {
+		return x.Observing
+	}
+	return false
+}
+
+func (x *ListProbersResponse) GetUnwatched() int32 {
+	if x != nil {
+		return x.Unwatched
+	}
+	return 0
+}
+
+type ProberStatus struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Zone      string                 `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
+	Connected bool                   `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
+	// Silent is how long nothing was heard of it.
+	Silent  *durationpb.Duration `protobuf:"bytes,4,opt,name=silent,proto3" json:"silent,omitempty"`
+	Targets int32                `protobuf:"varint,5,opt,name=targets,proto3" json:"targets,omitempty"`
+	// Borrowed of the targets are in a zone without a prober.
+	Borrowed int32 `protobuf:"varint,6,opt,name=borrowed,proto3" json:"borrowed,omitempty"`
+	// Assignment is the version of what it looks at.
+	Assignment uint64 `protobuf:"varint,7,opt,name=assignment,proto3" json:"assignment,omitempty"`
+	// Looked is how long ago its last look was taken in; absent where none was.
+	Looked *durationpb.Duration `protobuf:"bytes,8,opt,name=looked,proto3" json:"looked,omitempty"`
+	// Gone says that it was silent for so long that others look at its targets.
+	Gone         bool                   `protobuf:"varint,9,opt,name=gone,proto3" json:"gone,omitempty"`
+	Suspect      bool                   `protobuf:"varint,10,opt,name=suspect,proto3" json:"suspect,omitempty"`
+	SuspectSince *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=suspect_since,json=suspectSince,proto3" json:"suspect_since,omitempty"`
+	// Why it is suspect.
+	Why           string `protobuf:"bytes,12,opt,name=why,proto3" json:"why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ProberStatus) Reset() {
+	*x = ProberStatus{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ProberStatus) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ProberStatus) ProtoMessage() {}
+
+func (x *ProberStatus) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ProberStatus.ProtoReflect.Descriptor instead.
+func (*ProberStatus) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{87}
+}
+
+func (x *ProberStatus) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *ProberStatus) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *ProberStatus) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *ProberStatus) GetSilent() *durationpb.Duration {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *ProberStatus) GetTargets() int32 {
+	if x != nil {
+		return x.Targets
+	}
+	return 0
+}
+
+func (x *ProberStatus) GetBorrowed() int32 {
+	if x != nil {
+		return x.Borrowed
+	}
+	return 0
+}
+
+func (x *ProberStatus) GetAssignment() uint64 {
+	if x != nil {
+		return x.Assignment
+	}
+	return 0
+}
+
+func (x *ProberStatus) GetLooked() *durationpb.Duration {
+	if x != nil {
+		return x.Looked
+	}
+	return nil
+}
+
+func (x *ProberStatus) GetGone() bool {
+	if x != nil {
+		return x.Gone
+	}
+	return false
+}
+
+func (x *ProberStatus) GetSuspect() bool {
+	if x != nil {
+		return x.Suspect
+	}
+	return false
+}
+
+func (x *ProberStatus) GetSuspectSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.SuspectSince
+	}
+	return nil
+}
+
+func (x *ProberStatus) GetWhy() string {
+	if x != nil {
+		return x.Why
+	}
+	return ""
+}
+
 type GetInfoRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5504,7 +5805,7 @@ type GetInfoRequest struct {
 
 func (x *GetInfoRequest) Reset() {
 	*x = GetInfoRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5516,7 +5817,7 @@ func (x *GetInfoRequest) String() string {
 func (*GetInfoRequest) ProtoMessage() {}
 
 func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5529,7 +5830,7 @@ func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetInfoRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{88}
 }
 
 type GetInfoResponse struct {
@@ -5548,7 +5849,7 @@ type GetInfoResponse struct {
 
 func (x *GetInfoResponse) Reset() {
 	*x = GetInfoResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5560,7 +5861,7 @@ func (x *GetInfoResponse) String() string {
 func (*GetInfoResponse) ProtoMessage() {}
 
 func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5573,7 +5874,7 @@ func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetInfoResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *GetInfoResponse) GetVersion() string {
@@ -5967,7 +6268,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x127\n" +
 	"\bcontract\x18\x02 \x01(\v2\x1b.fairlead.v1.HealthContractR\bcontract\"N\n" +
 	"\x13SetContractResponse\x127\n" +
-	"\bcontract\x18\x01 \x01(\v2\x1b.fairlead.v1.HealthContractR\bcontract\"\xec\x05\n" +
+	"\bcontract\x18\x01 \x01(\v2\x1b.fairlead.v1.HealthContractR\bcontract\"\x9c\x06\n" +
 	"\x0eHealthContract\x124\n" +
 	"\aprofile\x18\x01 \x01(\v2\x1a.fairlead.v1.HealthProfileR\aprofile\x12*\n" +
 	"\x0eprobe_interval\x18\x02 \x01(\x05H\x00R\rprobeInterval\x88\x01\x01\x12 \n" +
@@ -5987,7 +6288,8 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\rsilence_fails\x18\f \x01(\bH\n" +
 	"R\fsilenceFails\x88\x01\x01\x12\x17\n" +
 	"\x04ramp\x18\r \x01(\x05H\vR\x04ramp\x88\x01\x01\x12A\n" +
-	"\fdependencies\x18\x0e \x03(\v2\x1d.fairlead.v1.HealthDependencyR\fdependenciesB\x11\n" +
+	"\fdependencies\x18\x0e \x03(\v2\x1d.fairlead.v1.HealthDependencyR\fdependencies\x12.\n" +
+	"\x05check\x18\x0f \x01(\v2\x18.fairlead.v1.HealthCheckR\x05checkB\x11\n" +
 	"\x0f_probe_intervalB\f\n" +
 	"\n" +
 	"_half_lifeB\x10\n" +
@@ -6000,7 +6302,10 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\v_sufficientB\x0f\n" +
 	"\r_silent_afterB\x10\n" +
 	"\x0e_silence_failsB\a\n" +
-	"\x05_ramp\"U\n" +
+	"\x05_ramp\"5\n" +
+	"\vHealthCheck\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x12\n" +
+	"\x04path\x18\x02 \x01(\tR\x04path\"U\n" +
 	"\rHealthProfile\x12\x14\n" +
 	"\x05probe\x18\x01 \x01(\bR\x05probe\x12\x12\n" +
 	"\x04self\x18\x02 \x01(\bR\x04self\x12\x1a\n" +
@@ -6087,7 +6392,28 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x1c\n" +
 	"\tconnected\x18\x03 \x01(\bR\tconnected\x121\n" +
 	"\x06silent\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06silent\x12\x1c\n" +
-	"\tinstances\x18\x05 \x01(\x05R\tinstances\"\x10\n" +
+	"\tinstances\x18\x05 \x01(\x05R\tinstances\"\x14\n" +
+	"\x12ListProbersRequest\"\x86\x01\n" +
+	"\x13ListProbersResponse\x123\n" +
+	"\aprobers\x18\x01 \x03(\v2\x19.fairlead.v1.ProberStatusR\aprobers\x12\x1c\n" +
+	"\tobserving\x18\x02 \x01(\bR\tobserving\x12\x1c\n" +
+	"\tunwatched\x18\x03 \x01(\x05R\tunwatched\"\x91\x03\n" +
+	"\fProberStatus\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x1c\n" +
+	"\tconnected\x18\x03 \x01(\bR\tconnected\x121\n" +
+	"\x06silent\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06silent\x12\x18\n" +
+	"\atargets\x18\x05 \x01(\x05R\atargets\x12\x1a\n" +
+	"\bborrowed\x18\x06 \x01(\x05R\bborrowed\x12\x1e\n" +
+	"\n" +
+	"assignment\x18\a \x01(\x04R\n" +
+	"assignment\x121\n" +
+	"\x06looked\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06looked\x12\x12\n" +
+	"\x04gone\x18\t \x01(\bR\x04gone\x12\x18\n" +
+	"\asuspect\x18\n" +
+	" \x01(\bR\asuspect\x12?\n" +
+	"\rsuspect_since\x18\v \x01(\v2\x1a.google.protobuf.TimestampR\fsuspectSince\x12\x10\n" +
+	"\x03why\x18\f \x01(\tR\x03why\"\x10\n" +
 	"\x0eGetInfoRequest\"\xea\x01\n" +
 	"\x0fGetInfoResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12 \n" +
@@ -6128,14 +6454,15 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\n" +
 	"StreamLogs\x12\x1e.fairlead.v1.StreamLogsRequest\x1a\x1f.fairlead.v1.StreamLogsResponse0\x01\x12[\n" +
 	"\x0eUploadArtifact\x12\".fairlead.v1.UploadArtifactRequest\x1a#.fairlead.v1.UploadArtifactResponse(\x01\x12P\n" +
-	"\vHasArtifact\x12\x1f.fairlead.v1.HasArtifactRequest\x1a .fairlead.v1.HasArtifactResponse2\xf1\x03\n" +
+	"\vHasArtifact\x12\x1f.fairlead.v1.HasArtifactRequest\x1a .fairlead.v1.HasArtifactResponse2\xc3\x04\n" +
 	"\x0fAdminAPIService\x12P\n" +
 	"\vCreateToken\x12\x1f.fairlead.v1.CreateTokenRequest\x1a .fairlead.v1.CreateTokenResponse\x12S\n" +
 	"\fListGateways\x12 .fairlead.v1.ListGatewaysRequest\x1a!.fairlead.v1.ListGatewaysResponse\x12V\n" +
 	"\rRetireGateway\x12!.fairlead.v1.RetireGatewayRequest\x1a\".fairlead.v1.RetireGatewayResponse\x12J\n" +
 	"\tListHosts\x12\x1d.fairlead.v1.ListHostsRequest\x1a\x1e.fairlead.v1.ListHostsResponse\x12M\n" +
 	"\n" +
-	"RetireHost\x12\x1e.fairlead.v1.RetireHostRequest\x1a\x1f.fairlead.v1.RetireHostResponse\x12D\n" +
+	"RetireHost\x12\x1e.fairlead.v1.RetireHostRequest\x1a\x1f.fairlead.v1.RetireHostResponse\x12P\n" +
+	"\vListProbers\x12\x1f.fairlead.v1.ListProbersRequest\x1a .fairlead.v1.ListProbersResponse\x12D\n" +
 	"\aGetInfo\x12\x1b.fairlead.v1.GetInfoRequest\x1a\x1c.fairlead.v1.GetInfoResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
@@ -6150,7 +6477,7 @@ func file_fairlead_v1_operator_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_operator_proto_rawDescData
 }
 
-var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 87)
+var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
 var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*DeployRequest)(nil),           // 0: fairlead.v1.DeployRequest
 	(*DeployResponse)(nil),          // 1: fairlead.v1.DeployResponse
@@ -6211,155 +6538,166 @@ var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*SetContractRequest)(nil),      // 56: fairlead.v1.SetContractRequest
 	(*SetContractResponse)(nil),     // 57: fairlead.v1.SetContractResponse
 	(*HealthContract)(nil),          // 58: fairlead.v1.HealthContract
-	(*HealthProfile)(nil),           // 59: fairlead.v1.HealthProfile
-	(*HealthDependency)(nil),        // 60: fairlead.v1.HealthDependency
-	(*ListEventsRequest)(nil),       // 61: fairlead.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 62: fairlead.v1.ListEventsResponse
-	(*Event)(nil),                   // 63: fairlead.v1.Event
-	(*StreamLogsRequest)(nil),       // 64: fairlead.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),      // 65: fairlead.v1.StreamLogsResponse
-	(*LogEntry)(nil),                // 66: fairlead.v1.LogEntry
-	(*UploadArtifactRequest)(nil),   // 67: fairlead.v1.UploadArtifactRequest
-	(*ArtifactHeader)(nil),          // 68: fairlead.v1.ArtifactHeader
-	(*UploadArtifactResponse)(nil),  // 69: fairlead.v1.UploadArtifactResponse
-	(*HasArtifactRequest)(nil),      // 70: fairlead.v1.HasArtifactRequest
-	(*HasArtifactResponse)(nil),     // 71: fairlead.v1.HasArtifactResponse
-	(*CreateTokenRequest)(nil),      // 72: fairlead.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 73: fairlead.v1.CreateTokenResponse
-	(*ListGatewaysRequest)(nil),     // 74: fairlead.v1.ListGatewaysRequest
-	(*ListGatewaysResponse)(nil),    // 75: fairlead.v1.ListGatewaysResponse
-	(*GatewayStatus)(nil),           // 76: fairlead.v1.GatewayStatus
-	(*RetireGatewayRequest)(nil),    // 77: fairlead.v1.RetireGatewayRequest
-	(*RetireGatewayResponse)(nil),   // 78: fairlead.v1.RetireGatewayResponse
-	(*RetireHostRequest)(nil),       // 79: fairlead.v1.RetireHostRequest
-	(*RetireHostResponse)(nil),      // 80: fairlead.v1.RetireHostResponse
-	(*ListHostsRequest)(nil),        // 81: fairlead.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),       // 82: fairlead.v1.ListHostsResponse
-	(*HostStatus)(nil),              // 83: fairlead.v1.HostStatus
-	(*GetInfoRequest)(nil),          // 84: fairlead.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),         // 85: fairlead.v1.GetInfoResponse
-	nil,                             // 86: fairlead.v1.SetTrafficRequest.TagsEntry
-	(*Template)(nil),                // 87: fairlead.v1.Template
-	(*durationpb.Duration)(nil),     // 88: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 89: google.protobuf.Timestamp
+	(*HealthCheck)(nil),             // 59: fairlead.v1.HealthCheck
+	(*HealthProfile)(nil),           // 60: fairlead.v1.HealthProfile
+	(*HealthDependency)(nil),        // 61: fairlead.v1.HealthDependency
+	(*ListEventsRequest)(nil),       // 62: fairlead.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 63: fairlead.v1.ListEventsResponse
+	(*Event)(nil),                   // 64: fairlead.v1.Event
+	(*StreamLogsRequest)(nil),       // 65: fairlead.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),      // 66: fairlead.v1.StreamLogsResponse
+	(*LogEntry)(nil),                // 67: fairlead.v1.LogEntry
+	(*UploadArtifactRequest)(nil),   // 68: fairlead.v1.UploadArtifactRequest
+	(*ArtifactHeader)(nil),          // 69: fairlead.v1.ArtifactHeader
+	(*UploadArtifactResponse)(nil),  // 70: fairlead.v1.UploadArtifactResponse
+	(*HasArtifactRequest)(nil),      // 71: fairlead.v1.HasArtifactRequest
+	(*HasArtifactResponse)(nil),     // 72: fairlead.v1.HasArtifactResponse
+	(*CreateTokenRequest)(nil),      // 73: fairlead.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 74: fairlead.v1.CreateTokenResponse
+	(*ListGatewaysRequest)(nil),     // 75: fairlead.v1.ListGatewaysRequest
+	(*ListGatewaysResponse)(nil),    // 76: fairlead.v1.ListGatewaysResponse
+	(*GatewayStatus)(nil),           // 77: fairlead.v1.GatewayStatus
+	(*RetireGatewayRequest)(nil),    // 78: fairlead.v1.RetireGatewayRequest
+	(*RetireGatewayResponse)(nil),   // 79: fairlead.v1.RetireGatewayResponse
+	(*RetireHostRequest)(nil),       // 80: fairlead.v1.RetireHostRequest
+	(*RetireHostResponse)(nil),      // 81: fairlead.v1.RetireHostResponse
+	(*ListHostsRequest)(nil),        // 82: fairlead.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),       // 83: fairlead.v1.ListHostsResponse
+	(*HostStatus)(nil),              // 84: fairlead.v1.HostStatus
+	(*ListProbersRequest)(nil),      // 85: fairlead.v1.ListProbersRequest
+	(*ListProbersResponse)(nil),     // 86: fairlead.v1.ListProbersResponse
+	(*ProberStatus)(nil),            // 87: fairlead.v1.ProberStatus
+	(*GetInfoRequest)(nil),          // 88: fairlead.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),         // 89: fairlead.v1.GetInfoResponse
+	nil,                             // 90: fairlead.v1.SetTrafficRequest.TagsEntry
+	(*Template)(nil),                // 91: fairlead.v1.Template
+	(*durationpb.Duration)(nil),     // 92: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 93: google.protobuf.Timestamp
 }
 var file_fairlead_v1_operator_proto_depIdxs = []int32{
-	87, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
+	91, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
 	12, // 1: fairlead.v1.DeployRequest.traffic:type_name -> fairlead.v1.TrafficTarget
 	4,  // 2: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
 	5,  // 3: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
-	88, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
-	89, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
+	92, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
+	93, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
 	11, // 6: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
 	10, // 7: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
-	87, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
+	91, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
 	12, // 9: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
-	89, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
+	93, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
 	16, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
 	17, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
 	20, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
 	21, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
 	22, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
 	12, // 16: fairlead.v1.GetStatusResponse.wanted_traffic:type_name -> fairlead.v1.TrafficTarget
-	89, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
+	93, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
 	15, // 18: fairlead.v1.GetStatusResponse.missing:type_name -> fairlead.v1.MissingCredits
 	19, // 19: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
 	18, // 20: fairlead.v1.RoutesStatus.unheard:type_name -> fairlead.v1.UnheardGateway
-	89, // 21: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
-	88, // 22: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
-	89, // 23: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
-	89, // 24: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
+	93, // 21: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
+	92, // 22: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
+	93, // 23: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
+	93, // 24: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
 	20, // 25: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
 	12, // 26: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
-	86, // 27: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
+	90, // 27: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
 	45, // 28: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
 	48, // 29: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
-	89, // 30: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
+	93, // 30: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
 	48, // 31: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
 	53, // 32: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
-	89, // 33: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	93, // 33: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
 	58, // 34: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
 	58, // 35: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
 	58, // 36: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	59, // 37: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
-	60, // 38: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
-	63, // 39: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
-	89, // 40: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
-	66, // 41: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
-	68, // 42: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
-	88, // 43: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	89, // 44: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	76, // 45: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
-	88, // 46: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
-	83, // 47: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
-	88, // 48: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
-	0,  // 49: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
-	2,  // 50: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
-	6,  // 51: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
-	8,  // 52: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
-	13, // 53: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
-	23, // 54: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
-	25, // 55: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
-	27, // 56: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
-	29, // 57: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
-	31, // 58: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
-	33, // 59: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
-	35, // 60: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
-	37, // 61: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
-	39, // 62: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
-	41, // 63: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
-	43, // 64: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
-	46, // 65: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
-	49, // 66: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
-	51, // 67: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
-	54, // 68: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
-	56, // 69: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
-	61, // 70: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
-	64, // 71: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
-	67, // 72: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
-	70, // 73: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
-	72, // 74: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
-	74, // 75: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
-	77, // 76: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
-	81, // 77: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
-	79, // 78: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
-	84, // 79: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
-	1,  // 80: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
-	3,  // 81: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
-	7,  // 82: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
-	9,  // 83: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
-	14, // 84: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
-	24, // 85: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
-	26, // 86: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
-	28, // 87: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
-	30, // 88: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
-	32, // 89: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
-	34, // 90: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
-	36, // 91: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
-	38, // 92: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
-	40, // 93: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
-	42, // 94: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
-	44, // 95: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
-	47, // 96: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
-	50, // 97: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
-	52, // 98: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
-	55, // 99: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
-	57, // 100: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
-	62, // 101: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
-	65, // 102: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
-	69, // 103: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
-	71, // 104: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
-	73, // 105: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
-	75, // 106: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
-	78, // 107: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
-	82, // 108: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
-	80, // 109: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
-	85, // 110: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
-	80, // [80:111] is the sub-list for method output_type
-	49, // [49:80] is the sub-list for method input_type
-	49, // [49:49] is the sub-list for extension type_name
-	49, // [49:49] is the sub-list for extension extendee
-	0,  // [0:49] is the sub-list for field type_name
+	60, // 37: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
+	61, // 38: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
+	59, // 39: fairlead.v1.HealthContract.check:type_name -> fairlead.v1.HealthCheck
+	64, // 40: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
+	93, // 41: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
+	67, // 42: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
+	69, // 43: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
+	92, // 44: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	93, // 45: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	77, // 46: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
+	92, // 47: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
+	84, // 48: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
+	92, // 49: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
+	87, // 50: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
+	92, // 51: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
+	92, // 52: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
+	93, // 53: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
+	0,  // 54: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
+	2,  // 55: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
+	6,  // 56: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
+	8,  // 57: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
+	13, // 58: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
+	23, // 59: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
+	25, // 60: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
+	27, // 61: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
+	29, // 62: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
+	31, // 63: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
+	33, // 64: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
+	35, // 65: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
+	37, // 66: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
+	39, // 67: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
+	41, // 68: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
+	43, // 69: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
+	46, // 70: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
+	49, // 71: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
+	51, // 72: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
+	54, // 73: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
+	56, // 74: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
+	62, // 75: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
+	65, // 76: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
+	68, // 77: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
+	71, // 78: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
+	73, // 79: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
+	75, // 80: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
+	78, // 81: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
+	82, // 82: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
+	80, // 83: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
+	85, // 84: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
+	88, // 85: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
+	1,  // 86: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
+	3,  // 87: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
+	7,  // 88: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
+	9,  // 89: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
+	14, // 90: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
+	24, // 91: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
+	26, // 92: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
+	28, // 93: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
+	30, // 94: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
+	32, // 95: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
+	34, // 96: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
+	36, // 97: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
+	38, // 98: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
+	40, // 99: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
+	42, // 100: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
+	44, // 101: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
+	47, // 102: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
+	50, // 103: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
+	52, // 104: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
+	55, // 105: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
+	57, // 106: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
+	63, // 107: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
+	66, // 108: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
+	70, // 109: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
+	72, // 110: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
+	74, // 111: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
+	76, // 112: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
+	79, // 113: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
+	83, // 114: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
+	81, // 115: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
+	86, // 116: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
+	89, // 117: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
+	86, // [86:118] is the sub-list for method output_type
+	54, // [54:86] is the sub-list for method input_type
+	54, // [54:54] is the sub-list for extension type_name
+	54, // [54:54] is the sub-list for extension extendee
+	0,  // [0:54] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_operator_proto_init() }
@@ -6369,8 +6707,8 @@ func file_fairlead_v1_operator_proto_init() {
 	}
 	file_fairlead_v1_common_proto_init()
 	file_fairlead_v1_operator_proto_msgTypes[58].OneofWrappers = []any{}
-	file_fairlead_v1_operator_proto_msgTypes[60].OneofWrappers = []any{}
-	file_fairlead_v1_operator_proto_msgTypes[67].OneofWrappers = []any{
+	file_fairlead_v1_operator_proto_msgTypes[61].OneofWrappers = []any{}
+	file_fairlead_v1_operator_proto_msgTypes[68].OneofWrappers = []any{
 		(*UploadArtifactRequest_Header)(nil),
 		(*UploadArtifactRequest_Chunk)(nil),
 	}
@@ -6380,7 +6718,7 @@ func file_fairlead_v1_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_operator_proto_rawDesc), len(file_fairlead_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   87,
+			NumMessages:   91,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1082,6 +1082,7 @@ const (
 	AdminAPIService_RetireGateway_FullMethodName = "/fairlead.v1.AdminAPIService/RetireGateway"
 	AdminAPIService_ListHosts_FullMethodName     = "/fairlead.v1.AdminAPIService/ListHosts"
 	AdminAPIService_RetireHost_FullMethodName    = "/fairlead.v1.AdminAPIService/RetireHost"
+	AdminAPIService_ListProbers_FullMethodName   = "/fairlead.v1.AdminAPIService/ListProbers"
 	AdminAPIService_GetInfo_FullMethodName       = "/fairlead.v1.AdminAPIService/GetInfo"
 )
 
@@ -1098,6 +1099,8 @@ type AdminAPIServiceClient interface {
 	// RetireHost ends the membership of a host that will not come back; what it
 	// ran is placed elsewhere.
 	RetireHost(ctx context.Context, in *RetireHostRequest, opts ...grpc.CallOption) (*RetireHostResponse, error)
+	// ListProbers says who looks at instances, and who of them is silent or suspect.
+	ListProbers(ctx context.Context, in *ListProbersRequest, opts ...grpc.CallOption) (*ListProbersResponse, error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(ctx context.Context, in *GetInfoRequest, opts ...grpc.CallOption) (*GetInfoResponse, error)
 }
@@ -1160,6 +1163,16 @@ func (c *adminAPIServiceClient) RetireHost(ctx context.Context, in *RetireHostRe
 	return out, nil
 }
 
+func (c *adminAPIServiceClient) ListProbers(ctx context.Context, in *ListProbersRequest, opts ...grpc.CallOption) (*ListProbersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListProbersResponse)
+	err := c.cc.Invoke(ctx, AdminAPIService_ListProbers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminAPIServiceClient) GetInfo(ctx context.Context, in *GetInfoRequest, opts ...grpc.CallOption) (*GetInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetInfoResponse)
@@ -1183,6 +1196,8 @@ type AdminAPIServiceServer interface {
 	// RetireHost ends the membership of a host that will not come back; what it
 	// ran is placed elsewhere.
 	RetireHost(context.Context, *RetireHostRequest) (*RetireHostResponse, error)
+	// ListProbers says who looks at instances, and who of them is silent or suspect.
+	ListProbers(context.Context, *ListProbersRequest) (*ListProbersResponse, error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(context.Context, *GetInfoRequest) (*GetInfoResponse, error)
 	mustEmbedUnimplementedAdminAPIServiceServer()
@@ -1209,6 +1224,9 @@ func (UnimplementedAdminAPIServiceServer) ListHosts(context.Context, *ListHostsR
 }
 func (UnimplementedAdminAPIServiceServer) RetireHost(context.Context, *RetireHostRequest) (*RetireHostResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method RetireHost not implemented")
+}
+func (UnimplementedAdminAPIServiceServer) ListProbers(context.Context, *ListProbersRequest) (*ListProbersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListProbers not implemented")
 }
 func (UnimplementedAdminAPIServiceServer) GetInfo(context.Context, *GetInfoRequest) (*GetInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetInfo not implemented")
@@ -1324,6 +1342,24 @@ func _AdminAPIService_RetireHost_Handler(srv interface{}, ctx context.Context, d
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminAPIService_ListProbers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListProbersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminAPIServiceServer).ListProbers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminAPIService_ListProbers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminAPIServiceServer).ListProbers(ctx, req.(*ListProbersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminAPIService_GetInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetInfoRequest)
 	if err := dec(in); err != nil {
@@ -1368,6 +1404,10 @@ var AdminAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "RetireHost",
 			Handler:    _AdminAPIService_RetireHost_Handler,
+		},
+		{
+			MethodName: "ListProbers",
+			Handler:    _AdminAPIService_ListProbers_Handler,
 		},
 		{
 			MethodName: "GetInfo",

@@ -17,6 +17,9 @@ import (
 type Discovery interface {
 	// Standings are a service's instances; false says that nothing is known yet.
 	Standings(service string) ([]discovery.Standing, bool)
+	// Probers are those who look at instances, and how many instances nobody
+	// looks at; false says that nothing is known yet.
+	Probers() (all []discovery.ProberState, unlooked int, observing bool)
 }
 
 // ListInstances says what is believed of each instance.

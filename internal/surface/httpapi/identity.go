@@ -48,7 +48,7 @@ func (a *API) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fairleadv1.
 // nameIsFree refuses the name of a known member to the bearer of a token that
 // is not bound to it: whoever holds one could otherwise become any of them.
 func (a *API) nameIsFree(ctx context.Context, role identity.Role, name string) error {
-	kind := map[identity.Role]string{identity.Host: service.KindHost, identity.Gateway: service.KindGateway}[role]
+	kind := map[identity.Role]string{identity.Host: service.KindHost, identity.Gateway: service.KindGateway, identity.Prober: service.KindProber}[role]
 	if kind == "" {
 		return nil
 	}
@@ -64,7 +64,7 @@ func (a *API) nameIsFree(ctx context.Context, role identity.Role, name string) e
 		"a %s named %q is known already, and the token is not bound to that name", role, name)
 }
 
-const newToken = "make a new one: fairlead token create --role host|gateway"
+const newToken = "make a new one: fairlead token create --role host|gateway|prober"
 
 // joinFault gives the errors of a token their code.
 func joinFault(err error) error {

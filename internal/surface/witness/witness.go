@@ -1,6 +1,7 @@
-// Package witness is the server's side of the streams on which callers report
-// what they saw of instances. It decides nothing: who reports is known by the
-// certificate, and what is taken in is for [Config] to say. Read [Server] first.
+// Package witness is the server's side of the streams on which callers and
+// probers report what they saw of instances, and probers are told what to look
+// at. It decides nothing: who reports is known by the certificate, and what is
+// taken in is for [Config] to say. Read [Server] first.
 package witness
 
 import (
@@ -22,9 +23,11 @@ type Config struct {
 	// Reporter begins a stream of one reporter. What it returns takes a batch
 	// in, one at a time; false says that this control takes none.
 	Reporter func(name string) func(*pb.ReportOutcomesRequest) bool
+	// Probing says what probers look at; its zero value serves no prober.
+	Probing Probing
 }
 
-// Server serves EvidenceService.
+// Server serves EvidenceService and ProbeService.
 type Server struct {
 	pb.UnimplementedEvidenceServiceServer
 	cfg Config
@@ -33,8 +36,13 @@ type Server struct {
 // New makes a Server; Register puts it on a gRPC server.
 func New(cfg Config) *Server { return &Server{cfg: cfg} }
 
-// Register puts the service on a gRPC server.
-func (s *Server) Register(r grpc.ServiceRegistrar) { pb.RegisterEvidenceServiceServer(r, s) }
+// Register puts the services on a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) {
+	pb.RegisterEvidenceServiceServer(r, s)
+	if s.cfg.Probing.Begin != nil {
+		pb.RegisterProbeServiceServer(r, &probers{peerName: s.cfg.PeerName, cfg: s.cfg.Probing})
+	}
+}
 
 // ReportOutcomes takes batches in until the stream ends, or until this control
 // takes none: the reporter then finds the one that does.

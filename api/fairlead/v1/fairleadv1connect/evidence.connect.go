@@ -23,6 +23,8 @@ const _ = connect.IsAtLeastVersion1_13_0
 const (
 	// EvidenceServiceName is the fully-qualified name of the EvidenceService service.
 	EvidenceServiceName = "fairlead.v1.EvidenceService"
+	// ProbeServiceName is the fully-qualified name of the ProbeService service.
+	ProbeServiceName = "fairlead.v1.ProbeService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -36,6 +38,8 @@ const (
 	// EvidenceServiceReportOutcomesProcedure is the fully-qualified name of the EvidenceService's
 	// ReportOutcomes RPC.
 	EvidenceServiceReportOutcomesProcedure = "/fairlead.v1.EvidenceService/ReportOutcomes"
+	// ProbeServiceProbeProcedure is the fully-qualified name of the ProbeService's Probe RPC.
+	ProbeServiceProbeProcedure = "/fairlead.v1.ProbeService/Probe"
 )
 
 // EvidenceServiceClient is a client for the fairlead.v1.EvidenceService service.
@@ -110,4 +114,78 @@ type UnimplementedEvidenceServiceHandler struct{}
 
 func (UnimplementedEvidenceServiceHandler) ReportOutcomes(context.Context, *connect.ClientStream[v1.ReportOutcomesRequest]) (*connect.Response[v1.ReportOutcomesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.EvidenceService.ReportOutcomes is not implemented"))
+}
+
+// ProbeServiceClient is a client for the fairlead.v1.ProbeService service.
+type ProbeServiceClient interface {
+	// Probe: what is to be looked at comes down, looks go up. The first message
+	// up is Hello, the first one down an assignment. Both ends beat each second.
+	Probe(context.Context) *connect.BidiStreamForClient[v1.ProbeRequest, v1.ProbeResponse]
+}
+
+// NewProbeServiceClient constructs a client for the fairlead.v1.ProbeService service. By default,
+// it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped responses, and
+// sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the connect.WithGRPC()
+// or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewProbeServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) ProbeServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	probeServiceMethods := v1.File_fairlead_v1_evidence_proto.Services().ByName("ProbeService").Methods()
+	return &probeServiceClient{
+		probe: connect.NewClient[v1.ProbeRequest, v1.ProbeResponse](
+			httpClient,
+			baseURL+ProbeServiceProbeProcedure,
+			connect.WithSchema(probeServiceMethods.ByName("Probe")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// probeServiceClient implements ProbeServiceClient.
+type probeServiceClient struct {
+	probe *connect.Client[v1.ProbeRequest, v1.ProbeResponse]
+}
+
+// Probe calls fairlead.v1.ProbeService.Probe.
+func (c *probeServiceClient) Probe(ctx context.Context) *connect.BidiStreamForClient[v1.ProbeRequest, v1.ProbeResponse] {
+	return c.probe.CallBidiStream(ctx)
+}
+
+// ProbeServiceHandler is an implementation of the fairlead.v1.ProbeService service.
+type ProbeServiceHandler interface {
+	// Probe: what is to be looked at comes down, looks go up. The first message
+	// up is Hello, the first one down an assignment. Both ends beat each second.
+	Probe(context.Context, *connect.BidiStream[v1.ProbeRequest, v1.ProbeResponse]) error
+}
+
+// NewProbeServiceHandler builds an HTTP handler from the service implementation. It returns the
+// path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewProbeServiceHandler(svc ProbeServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	probeServiceMethods := v1.File_fairlead_v1_evidence_proto.Services().ByName("ProbeService").Methods()
+	probeServiceProbeHandler := connect.NewBidiStreamHandler(
+		ProbeServiceProbeProcedure,
+		svc.Probe,
+		connect.WithSchema(probeServiceMethods.ByName("Probe")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/fairlead.v1.ProbeService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case ProbeServiceProbeProcedure:
+			probeServiceProbeHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedProbeServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedProbeServiceHandler struct{}
+
+func (UnimplementedProbeServiceHandler) Probe(context.Context, *connect.BidiStream[v1.ProbeRequest, v1.ProbeResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ProbeService.Probe is not implemented"))
 }

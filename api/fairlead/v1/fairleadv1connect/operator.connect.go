@@ -125,6 +125,9 @@ const (
 	// AdminAPIServiceRetireHostProcedure is the fully-qualified name of the AdminAPIService's
 	// RetireHost RPC.
 	AdminAPIServiceRetireHostProcedure = "/fairlead.v1.AdminAPIService/RetireHost"
+	// AdminAPIServiceListProbersProcedure is the fully-qualified name of the AdminAPIService's
+	// ListProbers RPC.
+	AdminAPIServiceListProbersProcedure = "/fairlead.v1.AdminAPIService/ListProbers"
 	// AdminAPIServiceGetInfoProcedure is the fully-qualified name of the AdminAPIService's GetInfo RPC.
 	AdminAPIServiceGetInfoProcedure = "/fairlead.v1.AdminAPIService/GetInfo"
 )
@@ -872,6 +875,8 @@ type AdminAPIServiceClient interface {
 	// RetireHost ends the membership of a host that will not come back; what it
 	// ran is placed elsewhere.
 	RetireHost(context.Context, *connect.Request[v1.RetireHostRequest]) (*connect.Response[v1.RetireHostResponse], error)
+	// ListProbers says who looks at instances, and who of them is silent or suspect.
+	ListProbers(context.Context, *connect.Request[v1.ListProbersRequest]) (*connect.Response[v1.ListProbersResponse], error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(context.Context, *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error)
 }
@@ -917,6 +922,12 @@ func NewAdminAPIServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(adminAPIServiceMethods.ByName("RetireHost")),
 			connect.WithClientOptions(opts...),
 		),
+		listProbers: connect.NewClient[v1.ListProbersRequest, v1.ListProbersResponse](
+			httpClient,
+			baseURL+AdminAPIServiceListProbersProcedure,
+			connect.WithSchema(adminAPIServiceMethods.ByName("ListProbers")),
+			connect.WithClientOptions(opts...),
+		),
 		getInfo: connect.NewClient[v1.GetInfoRequest, v1.GetInfoResponse](
 			httpClient,
 			baseURL+AdminAPIServiceGetInfoProcedure,
@@ -933,6 +944,7 @@ type adminAPIServiceClient struct {
 	retireGateway *connect.Client[v1.RetireGatewayRequest, v1.RetireGatewayResponse]
 	listHosts     *connect.Client[v1.ListHostsRequest, v1.ListHostsResponse]
 	retireHost    *connect.Client[v1.RetireHostRequest, v1.RetireHostResponse]
+	listProbers   *connect.Client[v1.ListProbersRequest, v1.ListProbersResponse]
 	getInfo       *connect.Client[v1.GetInfoRequest, v1.GetInfoResponse]
 }
 
@@ -961,6 +973,11 @@ func (c *adminAPIServiceClient) RetireHost(ctx context.Context, req *connect.Req
 	return c.retireHost.CallUnary(ctx, req)
 }
 
+// ListProbers calls fairlead.v1.AdminAPIService.ListProbers.
+func (c *adminAPIServiceClient) ListProbers(ctx context.Context, req *connect.Request[v1.ListProbersRequest]) (*connect.Response[v1.ListProbersResponse], error) {
+	return c.listProbers.CallUnary(ctx, req)
+}
+
 // GetInfo calls fairlead.v1.AdminAPIService.GetInfo.
 func (c *adminAPIServiceClient) GetInfo(ctx context.Context, req *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error) {
 	return c.getInfo.CallUnary(ctx, req)
@@ -975,6 +992,8 @@ type AdminAPIServiceHandler interface {
 	// RetireHost ends the membership of a host that will not come back; what it
 	// ran is placed elsewhere.
 	RetireHost(context.Context, *connect.Request[v1.RetireHostRequest]) (*connect.Response[v1.RetireHostResponse], error)
+	// ListProbers says who looks at instances, and who of them is silent or suspect.
+	ListProbers(context.Context, *connect.Request[v1.ListProbersRequest]) (*connect.Response[v1.ListProbersResponse], error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(context.Context, *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error)
 }
@@ -1016,6 +1035,12 @@ func NewAdminAPIServiceHandler(svc AdminAPIServiceHandler, opts ...connect.Handl
 		connect.WithSchema(adminAPIServiceMethods.ByName("RetireHost")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminAPIServiceListProbersHandler := connect.NewUnaryHandler(
+		AdminAPIServiceListProbersProcedure,
+		svc.ListProbers,
+		connect.WithSchema(adminAPIServiceMethods.ByName("ListProbers")),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminAPIServiceGetInfoHandler := connect.NewUnaryHandler(
 		AdminAPIServiceGetInfoProcedure,
 		svc.GetInfo,
@@ -1034,6 +1059,8 @@ func NewAdminAPIServiceHandler(svc AdminAPIServiceHandler, opts ...connect.Handl
 			adminAPIServiceListHostsHandler.ServeHTTP(w, r)
 		case AdminAPIServiceRetireHostProcedure:
 			adminAPIServiceRetireHostHandler.ServeHTTP(w, r)
+		case AdminAPIServiceListProbersProcedure:
+			adminAPIServiceListProbersHandler.ServeHTTP(w, r)
 		case AdminAPIServiceGetInfoProcedure:
 			adminAPIServiceGetInfoHandler.ServeHTTP(w, r)
 		default:
@@ -1063,6 +1090,10 @@ func (UnimplementedAdminAPIServiceHandler) ListHosts(context.Context, *connect.R
 
 func (UnimplementedAdminAPIServiceHandler) RetireHost(context.Context, *connect.Request[v1.RetireHostRequest]) (*connect.Response[v1.RetireHostResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.AdminAPIService.RetireHost is not implemented"))
+}
+
+func (UnimplementedAdminAPIServiceHandler) ListProbers(context.Context, *connect.Request[v1.ListProbersRequest]) (*connect.Response[v1.ListProbersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.AdminAPIService.ListProbers is not implemented"))
 }
 
 func (UnimplementedAdminAPIServiceHandler) GetInfo(context.Context, *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error) {
