@@ -32,7 +32,31 @@ type Bucket interface {
 	// List returns the blobs whose name starts with prefix, ordered by name.
 	List(ctx context.Context, prefix string) ([]Info, error)
 	// Delete removes the blob; one that does not exist is not an error.
+	// One that is retained is not deleted before its date, with an error
+	// wrapping ErrRetained, and never replaced, with one wrapping ErrExists.
 	Delete(ctx context.Context, name string) error
+}
+
+const (
+	retainedMark = ".until-"
+	retainedDay  = "2006-01-02"
+)
+
+// Retained gives a name the day, in UTC, until whose end its blob is neither
+// deleted nor replaced.
+func Retained(name string, until time.Time) string {
+	return name + retainedMark + until.UTC().Format(retainedDay)
+}
+
+// RetainedUntil is the instant that [Retained] gave a name; false where it gave
+// none.
+func RetainedUntil(name string) (time.Time, bool) {
+	i := strings.LastIndex(name, retainedMark)
+	if i < 0 {
+		return time.Time{}, false
+	}
+	day, err := time.Parse(retainedDay, name[i+len(retainedMark):])
+	return day.AddDate(0, 0, 1), err == nil
 }
 
 // MaxName is the longest name, in bytes; MaxPart that of what is between two
@@ -68,4 +92,5 @@ var (
 	ErrExists   = errors.New("exists already")
 	ErrBadName  = errors.New("bad name") // empty, absolute, "..", control characters, over 512 bytes
 	ErrFull     = errors.New("disk is full")
+	ErrRetained = errors.New("is retained") // until the day in its name
 )

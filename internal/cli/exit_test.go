@@ -267,7 +267,7 @@ func TestEveryReadingCommandHasTheSameKeysEmptyOrFullInJSONAndYAML(t *testing.T)
 		{"explain hello", "sections service summary"},
 		{"events hello", "events"},
 		{"instances hello", "instances observing service"},
-		{"history hello", "transitions"},
+		{"history hello", "missing policies transitions"},
 		{"contract get hello", "contract declared service"},
 		{"flaps hello", "changes observing quarantines service"},
 		{"rollback hello --to hello-00001 --dry-run", "generation reason revision warm"},

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"strings"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -85,12 +86,34 @@ func (cmd *historyCmd) Run(c *call) error {
 		return c.out.message(resp.Msg)
 	}
 	plainFields(resp.Msg)
-	var rows [][]string
-	for _, t := range resp.Msg.GetTransitions() {
+	c.out.rows("AT INSTANCE FROM TO RULE WHY", historyRows(resp.Msg))
+	if resp.Msg.GetMissing() != "" {
+		c.out.line("not all of it could be read: %s", resp.Msg.GetMissing())
+	}
+	return nil
+}
+
+// historyRows are changes of verdicts, and between them what governs them.
+func historyRows(m *fairleadv1.ListTransitionsResponse) (rows [][]string) {
+	policies := m.GetPolicies()
+	for _, t := range m.GetTransitions() {
+		for len(policies) > 0 && !policies[0].GetAt().AsTime().After(t.GetAt().AsTime()) {
+			rows, policies = append(rows, policyRow(policies[0])), policies[1:]
+		}
 		rows = append(rows, []string{clock(t.GetAt()), t.GetInstance(), t.GetFrom(), t.GetTo(), t.GetRule(), t.GetWhy()})
 	}
-	c.out.rows("AT INSTANCE FROM TO RULE WHY", rows)
-	return nil
+	for _, p := range policies {
+		rows = append(rows, policyRow(p))
+	}
+	return rows
+}
+
+func policyRow(p *fairleadv1.PolicyChange) []string {
+	author := p.GetBy()
+	if author == "" {
+		author = "somebody"
+	}
+	return []string{clock(p.GetAt()), "-", "-", "-", p.GetWhat(), "set by " + author + ": " + strings.Join(p.GetChanges(), ", ")}
 }
 
 type contractCmd struct {

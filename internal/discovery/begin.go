@@ -1,12 +1,10 @@
 package discovery
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -32,6 +30,7 @@ type term struct {
 	log     *slog.Logger
 	ingest  *evidence.Ingest
 	keeper  *evidence.Keeper
+	archive Archive
 	records *records
 	flush   chan struct{} // holds one: it is time to write a segment
 
@@ -40,6 +39,7 @@ type term struct {
 	eval      *evaluate.Evaluator
 	first     int64                           // the term's first tick
 	contracts map[string]eligibility.Contract // :: service → declared contract
+	reserved  uint32                          // the first handle that the store does not know to be taken
 	handles   map[string]uint32               // :: instance → its handle of an earlier term
 	known     map[string]bool                 // :: service → the evaluator has its route
 	ended     map[string]int64                // :: instance → tick at which it was gone and not listed
@@ -59,15 +59,14 @@ type term struct {
 // ended before the store answered.
 func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	t := &term{
-		p: p, lead: l, log: p.log, keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1),
+		p: p, lead: l, log: p.log, keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
 		contracts: map[string]eligibility.Contract{}, handles: map[string]uint32{},
 		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, lost: map[string]bool{},
 	}
 	t.records = newRecords(l, p.log, t.living)
 	for {
-		recorded, ok := t.load(ctx)
-		if ok {
-			t.rebuild(ctx, recorded)
+		had, ok := t.load(ctx)
+		if ok && t.rebuild(ctx, had) {
 			t.routes()
 			t.publish()
 			return t
@@ -79,15 +78,20 @@ func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	}
 }
 
-// load reads the contracts and the recorded transitions. It gives the last
-// record of each instance.
-func (t *term) load(ctx context.Context) (recorded map[string]Record, ok bool) {
+// had is what the store held when the term began.
+type had struct {
+	recorded map[string]Record            // :: instance → its last record
+	rows     map[string]registry.Instance // :: instance → its row
+}
+
+// load reads the contracts, the recorded transitions and the rows.
+func (t *term) load(ctx context.Context) (h had, ok bool) {
 	docs, _, err := t.p.cfg.Store.List(ctx, service.KindTransition)
 	if err != nil {
 		t.log.Warn("cannot read the recorded transitions", "error", err)
-		return nil, false
+		return h, false
 	}
-	recorded = map[string]Record{} // :: instance → its last record
+	h.recorded = map[string]Record{}
 	for _, d := range docs {
 		var x Record
 		if err := json.Unmarshal(d.Body, &x); err != nil {
@@ -95,25 +99,38 @@ func (t *term) load(ctx context.Context) (recorded map[string]Record, ok bool) {
 			continue
 		}
 		t.records.note(x)
-		if recorded[x.Instance].Tick <= x.Tick {
-			recorded[x.Instance] = x
+		if h.recorded[x.Instance].Tick <= x.Tick {
+			h.recorded[x.Instance] = x
 		}
 	}
-	return recorded, t.loadProbers(ctx) && t.readContracts(ctx)
+	if h.rows, ok = t.readRows(ctx); !ok {
+		return h, false
+	}
+	return h, t.loadProbers(ctx) && t.readContracts(ctx)
 }
 
-// rebuild makes evaluator and registry as they were.
-func (t *term) rebuild(ctx context.Context, recorded map[string]Record) {
-	rows, states, from, last := t.standing(recorded)
+// rebuild makes evaluator and registry as they were. False says that the store
+// did not answer.
+func (t *term) rebuild(ctx context.Context, h had) bool {
+	top, ok := t.reserve(ctx)
+	if !ok {
+		return false
+	}
+	rows, states, from, last := t.standing(h, top == 1)
 	kept, last := t.kept(ctx, from, last)
-	top := uint32(0)
 	for _, n := range kept.Names {
 		t.handles[n.ID] = n.Handle
 	}
+	seen := top
 	for _, h := range t.handles {
-		top = max(top, h)
+		seen = max(seen, h+1)
 	}
-	t.reg = registry.New(top)
+	if seen > top {
+		if top = seen; t.commitHandles(ctx, top+handleBlock) != nil {
+			return false
+		}
+	}
+	t.reg = registry.New(top - 1)
 	e := t.lead.Epoch()
 	from = max(from, last-rebuildFrom)
 	t.eval = evaluate.New(view.Version{Incarnation: e.Incarnation, Epoch: e.Number}, e, from)
@@ -124,6 +141,7 @@ func (t *term) rebuild(ctx context.Context, recorded map[string]Record) {
 		t.contract(row.Service)
 		t.reg.Put(row)
 		t.know(row)
+		t.records.stage(row)
 	}
 	evaluate.Rebuild(t.eval, rows, states, kept.Ticks)
 	if at := t.eval.Now(); at < last { // the tail was lost: time went on without evidence
@@ -133,26 +151,42 @@ func (t *term) rebuild(ctx context.Context, recorded map[string]Record) {
 		t.contract(name)
 	}
 	t.log.Info("discovery is rebuilt", "instances", len(rows), "ticks", len(kept.Ticks), "tick", last)
+	return true
 }
 
-// standing are the instances that were there by their last records, the tick
-// from which there is something to fold, and the last tick that a record
-// speaks of.
-func (t *term) standing(recorded map[string]Record) (rows []registry.Instance, states map[uint32]*eligibility.State, from, last int64) {
+// standing are the instances that were there, each with the state of its last
+// record, the tick from which there is something to fold, and the last tick
+// that a record speaks of. A store that no handle was ever reserved in was
+// written by a program that kept no rows: its records stand for them.
+func (t *term) standing(h had, rowless bool) (rows []registry.Instance, states map[uint32]*eligibility.State, from, last int64) {
 	states = map[uint32]*eligibility.State{}
 	from = math.MaxInt64
-	for id, x := range recorded {
+	for id, x := range h.recorded {
 		t.handles[id] = x.Row.Handle
 		last = max(last, x.Tick)
-		if x.Rule == eligibility.Gone || !t.lead.Knows(x.Service) || t.lead.Retired(x.Row.Host) {
+		if _, has := h.rows[id]; !has && rowless && x.Rule != eligibility.Gone {
+			h.rows[id] = x.Row
+		}
+	}
+	for id, row := range h.rows {
+		t.handles[id] = row.Handle
+		if row.Gone || !t.belongs(row) {
+			t.records.unstage(id)
 			continue
 		}
-		rows = append(rows, x.Row)
-		states[x.Row.Handle] = &x.State
-		from = min(from, x.Tick)
+		rows = append(rows, row)
+		if x, has := h.recorded[id]; has && x.Row.Handle == row.Handle {
+			states[row.Handle] = &x.State
+			from = min(from, x.Tick)
+		}
 	}
-	slices.SortFunc(rows, func(a, b registry.Instance) int { return cmp.Compare(a.Handle, b.Handle) })
-	return rows, states, min(from, last), last
+	return sorted(rows), states, min(from, last), last
+}
+
+// belongs reports whether there is still somebody for whose instance a row
+// speaks: its service, and its host.
+func (t *term) belongs(x registry.Instance) bool {
+	return x.Source != registry.Host || t.lead.Knows(x.Service) && !t.lead.Retired(x.Host)
 }
 
 // kept reads the ticks after from. Ticks are numbered on from the last one

@@ -5,8 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // runtimeCollector tells of the authorities beside the registry, and of who
 // comes and goes.
 type runtimeCollector struct {
-	p                                            *Plane
-	lag, differences, held, changes, quarantined *prometheus.Desc
+	p                                                      *Plane
+	lag, differences, held, changes, quarantined, unsealed *prometheus.Desc
 }
 
 func newRuntimeCollector(p *Plane) *runtimeCollector {
@@ -19,13 +19,14 @@ func newRuntimeCollector(p *Plane) *runtimeCollector {
 		differences: desc("runtime_differences", "Rows in which an authority and the registry do not say the same.", "source", "name"),
 		held:        desc("held_drops_total", "Instances that an authority dropped and that were held, since this control leads."),
 		changes:     desc("changes", "Changes between in and out of rotation by evidence, in the last ten minutes.", "service"),
+		unsealed:    desc("unsealed_transitions", "Recorded transitions that are in the store, and not sealed into the bucket."),
 		quarantined: desc("quarantined_instances", "Instances that are held out because they came and went too often.", "service"),
 	}
 }
 
 // Describe is part of prometheus.Collector.
 func (c *runtimeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.lag, c.differences, c.held, c.changes, c.quarantined} {
+	for _, d := range []*prometheus.Desc{c.lag, c.differences, c.held, c.changes, c.quarantined, c.unsealed} {
 		ch <- d
 	}
 }
@@ -51,6 +52,7 @@ func (c *runtimeCollector) Collect(ch chan<- prometheus.Metric) {
 		}
 		gauge(c.differences, float64(count[authority{string(s.Source), s.Name}]), string(s.Source), s.Name)
 	}
+	gauge(c.unsealed, float64(t.records.inStore()))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for name := range t.known {

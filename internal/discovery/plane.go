@@ -107,6 +107,7 @@ func (p *Plane) Run(ctx context.Context, l Lead) {
 	beside.Go(func() { t.keep(ctx) })
 	beside.Go(func() { t.assigning(ctx) })
 	defer t.endProbers()
+	beside.Go(func() { t.outbox(ctx) })
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {

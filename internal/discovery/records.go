@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/registry"
 	"github.com/fairlead-platform/fairlead/internal/store"
 )
 
@@ -25,8 +26,8 @@ const (
 	lastCommit  = time.Second // for what waits when the term ends
 )
 
-// records writes transitions to the store, in order, and knows which there
-// are.
+// records writes transitions to the store, in order, and with them the rows of
+// the registry that changed; it knows which there are.
 type records struct {
 	lead   Lead
 	log    *slog.Logger
@@ -34,6 +35,10 @@ type records struct {
 
 	mu       sync.Mutex
 	waiting  []*waiting
+	rows     map[string]rowWrite          // :: instance → its row as it is to be written
+	sent     map[string]rowWrite          // :: instance → its row as it was sent
+	staged   bool                         // a row changed since put was last called
+	known    map[string]registry.Instance // :: instance → its row as it is, or is to be, on disk
 	writing  int                          // of waiting, at its front
 	written  chan struct{}                // closed when nothing waits
 	wake     chan struct{}                // holds one
@@ -59,12 +64,14 @@ type lastly struct {
 type entry struct {
 	key      store.Key
 	instance string
+	tick     int64
 }
 
 func newRecords(l Lead, log *slog.Logger, living func(string) bool) *records {
 	r := &records{
 		lead: l, log: log, living: living, wake: make(chan struct{}, 1), written: make(chan struct{}),
-		kept: map[string][]entry{}, last: map[string]map[string]lastly{},
+		kept: map[string][]entry{}, last: map[string]map[string]lastly{}, rows: map[string]rowWrite{},
+		known: map[string]registry.Instance{},
 	}
 	close(r.written)
 	return r
@@ -72,7 +79,7 @@ func newRecords(l Lead, log *slog.Logger, living func(string) bool) *records {
 
 // note enters a record that the store has.
 func (r *records) note(x Record) {
-	e := entry{x.key(), x.Instance}
+	e := entry{x.key(), x.Instance, x.Tick}
 	list := r.kept[x.Service]
 	if i, found := slices.BinarySearchFunc(list, e, func(a, b entry) int { return strings.Compare(a.key.Name, b.key.Name) }); !found {
 		r.kept[x.Service] = slices.Insert(list, i, e)
@@ -92,12 +99,13 @@ func (r *records) at(service, instance string) time.Time {
 	return r.last[service][instance].at
 }
 
-// put has transitions recorded, and waits for that, though not for long.
+// put has transitions recorded, and the rows that were staged, and waits for
+// that, though not for long.
 func (r *records) put(ctx context.Context, all []Record) {
-	if len(all) == 0 {
+	written, some := r.queue(all)
+	if !some {
 		return
 	}
-	written := r.queue(all)
 	timer := time.NewTimer(commitWait)
 	defer timer.Stop()
 	select { // on disk, or too late
@@ -108,11 +116,18 @@ func (r *records) put(ctx context.Context, all []Record) {
 	}
 }
 
-func (r *records) queue(all []Record) (written <-chan struct{}) {
+// queue reports nothing where nothing is new: what waits from before waits on.
+func (r *records) queue(all []Record) (written <-chan struct{}, some bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.waiting) == 0 {
+	if len(all) == 0 && !r.staged {
+		return nil, false
+	}
+	r.staged = false
+	select {
+	case <-r.written:
 		r.written = make(chan struct{})
+	default: // something waits from before
 	}
 	for _, x := range all {
 		r.waiting = append(r.waiting, &waiting{Record: x})
@@ -125,7 +140,7 @@ func (r *records) queue(all []Record) (written <-chan struct{}) {
 	case r.wake <- struct{}{}:
 	default:
 	}
-	return r.written
+	return r.written, true
 }
 
 // late marks everything that waits: it is in force, and not on disk.
@@ -158,62 +173,41 @@ func (r *records) run(ctx context.Context) {
 
 // write writes what waits. It reports whether something waits still.
 func (r *records) write(ctx context.Context) (more bool) {
-	writes, over := r.take()
+	writes := r.take()
 	if len(writes) == 0 {
-		return false
+		return r.settle(true)
 	}
 	err := r.lead.Commit(ctx, writes)
 	if err != nil && ctx.Err() == nil {
-		r.log.Warn("transitions are not recorded yet", "transitions", len(writes)-len(over), "error", err)
+		r.log.Warn("transitions and rows are not recorded yet", "writes", len(writes), "error", err)
 		r.late()
 		pause(ctx, retryAfter)
 	}
-	return r.settle(err == nil, over)
+	return r.settle(err == nil)
 }
 
 // most writes of one commit.
 const mostWrites = 500
 
-func (r *records) take() (writes []store.Write, over []entry) {
+func (r *records) take() (writes []store.Write) {
 	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.writing = min(len(r.waiting), mostWrites)
-	services := map[string]int{} // :: service → new records
 	for _, w := range r.waiting[:r.writing] {
 		w.saidLate = w.Late
 		writes = append(writes, w.write())
-		services[w.Service]++
 	}
-	r.mu.Unlock()
-	for name := range services {
-		over = append(over, r.beyond(name)...)
-	}
-	for _, e := range over {
-		writes = append(writes, erase(e.key))
-	}
-	return writes, over
-}
-
-// beyond are the service's records that are too many.
-func (r *records) beyond(service string) (over []entry) {
-	r.mu.Lock()
-	list := slices.Clone(r.kept[service])
-	last := map[string]string{} // :: instance → name of its last record
-	for _, e := range list {
-		last[e.instance] = e.key.Name
-	}
-	r.mu.Unlock()
-	if len(list) <= KeptTransitions+slackTransitions {
-		return nil
-	}
-	for _, e := range list[:len(list)-KeptTransitions] {
-		if last[e.instance] != e.key.Name || !r.living(e.instance) {
-			over = append(over, e)
+	r.sent = map[string]rowWrite{}
+	for id, w := range r.rows {
+		if len(writes) == mostWrites {
+			break
 		}
+		writes, r.sent[id] = append(writes, w.write(id)), w
 	}
-	return over[:min(len(over), mostWrites)]
+	return writes
 }
 
-func (r *records) settle(done bool, over []entry) (more bool) {
+func (r *records) settle(done bool) (more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if done {
@@ -225,13 +219,22 @@ func (r *records) settle(done bool, over []entry) (more bool) {
 			}
 		}
 		r.waiting = append(again, r.waiting[r.writing:]...)
-		r.forget(over)
+		for id, w := range r.sent {
+			if r.rows[id] == w { // it did not change meanwhile
+				delete(r.rows, id)
+			}
+		}
 	}
 	r.writing = 0
-	if len(r.waiting) == 0 && done {
-		close(r.written)
+	left := len(r.waiting) + len(r.rows)
+	if left == 0 && done {
+		select {
+		case <-r.written: // said already
+		default:
+			close(r.written)
+		}
 	}
-	return len(r.waiting) > 0
+	return left > 0
 }
 
 func (r *records) forget(over []entry) {
@@ -260,32 +263,6 @@ func (r *records) services() (names []string) {
 		names = append(names, name)
 	}
 	return names
-}
-
-// drop erases all records of a service that is no more.
-func (r *records) drop(ctx context.Context, service string) error {
-	r.mu.Lock()
-	list := slices.Clone(r.kept[service])
-	r.mu.Unlock()
-	for part := range slices.Chunk(list, mostWrites) {
-		var writes []store.Write
-		for _, e := range part {
-			writes = append(writes, erase(e.key))
-		}
-		if err := r.lead.Commit(ctx, writes); err != nil {
-			return err
-		}
-		r.mu.Lock()
-		r.forget(part)
-		r.mu.Unlock()
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.kept[service]) == 0 {
-		delete(r.kept, service)
-		delete(r.last, service)
-	}
-	return nil
 }
 
 func (r *records) counts() (late, dropped uint64) {

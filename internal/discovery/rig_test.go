@@ -32,8 +32,9 @@ type rig struct {
 	hosts  *hosts
 	epoch  uint64
 
-	hostsAre Hosts        // instead of the one host; nil is that
-	logger   *slog.Logger // of the planes; nil discards
+	hostsAre     Hosts        // instead of the one host; nil is that
+	logger       *slog.Logger // of the planes; nil discards
+	replacements int
 }
 
 func inRegion(t *testing.T, f func(r *rig)) {
@@ -101,6 +102,7 @@ type lead struct {
 	commits int
 	refused int
 	ready   string        // the ready path of everything
+	deleted bool          // no record of the service is left
 	held    chan struct{} // commits wait for its end; nil: they do not
 }
 
@@ -149,8 +151,14 @@ func (l *lead) Sequence() uint64 {
 	}
 	return at
 }
-func (l *lead) Knows(name string) bool { return name == "s" }
-func (l *lead) Retired(string) bool    { return false }
+
+func (l *lead) Knows(name string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return name == "s" && !l.deleted
+}
+
+func (l *lead) Retired(string) bool { return false }
 
 func (l *lead) setReady(path string) {
 	l.mu.Lock()

@@ -85,6 +85,7 @@ func (t *term) enter(x registry.Instance) {
 	t.handles[x.ID] = x.Handle
 	t.eval.Enter(x, nil)
 	t.know(x)
+	t.records.stage(x)
 }
 
 func (t *term) knowAll(name string) {
@@ -125,6 +126,7 @@ func (t *term) forgetEnded(listed map[string]bool, now int64) {
 				t.ended[x.ID] = now
 			case now-since >= linger:
 				t.reg.Remove(x.ID)
+				t.records.unstage(x.ID)
 				t.eval.Leave(x.Handle)
 				t.ingest.Forget(x.Handle)
 				t.unfollow(x.ID)

@@ -45,6 +45,7 @@ func (t *term) second(ctx context.Context) {
 	t.publish()
 	if tick.Number%collectEvery == 0 {
 		t.collect(ctx)
+		t.reserveMore(ctx)
 	}
 }
 
@@ -83,6 +84,7 @@ func (t *term) fold(tick evidence.Tick) (out []Record) {
 		if x.Ready && !row.EverReady {
 			row.EverReady = true
 			t.reg.Put(row)
+			t.records.stage(row)
 		}
 		r := recordOf(x, row, at)
 		t.log.Info("verdict", "service", x.Service, "instance", x.Instance, "from", x.From, "to", x.To, "rule", x.Rule, "why", r.Why)
@@ -130,7 +132,7 @@ func (t *term) collect(ctx context.Context) {
 		if !unknown[name] || !before[name] { // twice, so that one that is being made is spared
 			continue
 		}
-		err := t.records.drop(ctx, name)
+		err := t.bury(ctx, name)
 		if err == nil {
 			err = t.lead.Commit(ctx, []store.Write{erase(store.Key{Kind: service.KindContract, Name: name})})
 		}

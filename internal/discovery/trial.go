@@ -114,7 +114,7 @@ func (t *term) past(ctx context.Context, name string, seconds int64) (evaluate.P
 	if len(past.Ticks) > 0 { // what is older is gone: the window begins where evidence does
 		past.From = max(past.From, past.Ticks[0].Number)
 	}
-	records, err := t.recorded(ctx, name)
+	records, err := t.recorded(ctx, name, t.p.cfg.Now().Add(-time.Duration(past.To-past.From+settling)*time.Second))
 	if err != nil {
 		return past, nil, err
 	}
@@ -122,8 +122,9 @@ func (t *term) past(ctx context.Context, name string, seconds int64) (evaluate.P
 	return past, records, nil
 }
 
-// recorded are a service's transitions, in the order of their ticks.
-func (t *term) recorded(ctx context.Context, name string) (all []Record, err error) {
+// recorded are a service's transitions, in the order of their ticks: those of
+// the store, and sealed ones since.
+func (t *term) recorded(ctx context.Context, name string, since time.Time) (all []Record, err error) {
 	docs, _, err := t.p.cfg.Store.List(ctx, service.KindTransition)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the recorded transitions: %w", err)
@@ -134,8 +135,22 @@ func (t *term) recorded(ctx context.Context, name string) (all []Record, err err
 			all = append(all, x)
 		}
 	}
-	slices.SortStableFunc(all, func(a, b Record) int { return cmp.Compare(a.Tick, b.Tick) })
+	all, err = t.archive.Transitions(ctx, name, all, func(all []Record) bool { return oldest(all).After(since) })
+	if err != nil {
+		t.log.Warn("a contract is tried without all of the sealed history", "service", name, "error", err)
+	}
 	return all, nil
+}
+
+// oldest is the instant of the oldest record; far off where there is none.
+func oldest(all []Record) time.Time {
+	at := time.Unix(1<<40, 0)
+	for _, r := range all {
+		if r.At.Before(at) {
+			at = r.At
+		}
+	}
+	return at
 }
 
 // members are the instances that there were in the window, each with where it

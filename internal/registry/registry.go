@@ -92,6 +92,9 @@ func (r *Registry) Of(service string) []Instance {
 // Services names every service that has rows, sorted.
 func (r *Registry) Services() []string { return slices.Sorted(maps.Keys(r.services)) }
 
+// Next is the handle that the next new row is given.
+func (r *Registry) Next() uint32 { return r.next }
+
 // Len is the number of rows.
 func (r *Registry) Len() int { return len(r.rows) }
 

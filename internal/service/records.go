@@ -29,6 +29,9 @@ const (
 	KindContract   = "contract"   // service name: its health contract
 	KindTransition = "transition" // service name + "." + tick + "." + handle
 	KindProber     = "prober"     // prober name: membership, and what it looks at
+	KindPolicy     = "policy"     // service name + "." + ULID: a change of what governs its health
+	KindInstance   = "instance"   // instance: its row in the registry
+	KindHandles    = "handles"    // "instances": the first handle that was never given away
 )
 
 // Desired says what someone wants. It changes at any moment; Generation rises

@@ -3613,8 +3613,14 @@ func (x *ListTransitionsRequest) GetLimit() int32 {
 }
 
 type ListTransitionsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Transitions   []*Transition          `protobuf:"bytes,1,rep,name=transitions,proto3" json:"transitions,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	Transitions []*Transition          `protobuf:"bytes,1,rep,name=transitions,proto3" json:"transitions,omitempty"`
+	// Policies are changes of what governs the verdicts, the oldest first; none
+	// where one instance is asked about.
+	Policies []*PolicyChange `protobuf:"bytes,2,rep,name=policies,proto3" json:"policies,omitempty"`
+	// Missing says why not all of the sealed history could be read; empty if all
+	// that was asked for is here.
+	Missing       string `protobuf:"bytes,3,opt,name=missing,proto3" json:"missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3656,6 +3662,92 @@ func (x *ListTransitionsResponse) GetTransitions() []*Transition {
 	return nil
 }
 
+func (x *ListTransitionsResponse) GetPolicies() []*PolicyChange {
+	if x != nil {
+		return x.Policies
+	}
+	return nil
+}
+
+func (x *ListTransitionsResponse) GetMissing() string {
+	if x != nil {
+		return x.Missing
+	}
+	return ""
+}
+
+// PolicyChange is a change of what governs the verdicts of a service.
+type PolicyChange struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	At    *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
+	// By whom, as far as it is known.
+	By string `protobuf:"bytes,2,opt,name=by,proto3" json:"by,omitempty"`
+	// What was changed: contract.
+	What string `protobuf:"bytes,3,opt,name=what,proto3" json:"what,omitempty"`
+	// Changes, field by field.
+	Changes       []string `protobuf:"bytes,4,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PolicyChange) Reset() {
+	*x = PolicyChange{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PolicyChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PolicyChange) ProtoMessage() {}
+
+func (x *PolicyChange) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PolicyChange.ProtoReflect.Descriptor instead.
+func (*PolicyChange) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
+}
+
+func (x *PolicyChange) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *PolicyChange) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *PolicyChange) GetWhat() string {
+	if x != nil {
+		return x.What
+	}
+	return ""
+}
+
+func (x *PolicyChange) GetChanges() []string {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
+
 type Transition struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
 	At       *timestamppb.Timestamp `protobuf:"bytes,1,opt,name=at,proto3" json:"at,omitempty"`
@@ -3676,7 +3768,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3688,7 +3780,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3701,7 +3793,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *Transition) GetAt() *timestamppb.Timestamp {
@@ -3783,7 +3875,7 @@ type GetContractRequest struct {
 
 func (x *GetContractRequest) Reset() {
 	*x = GetContractRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3795,7 +3887,7 @@ func (x *GetContractRequest) String() string {
 func (*GetContractRequest) ProtoMessage() {}
 
 func (x *GetContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3808,7 +3900,7 @@ func (x *GetContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContractRequest.ProtoReflect.Descriptor instead.
 func (*GetContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *GetContractRequest) GetService() string {
@@ -3830,7 +3922,7 @@ type GetContractResponse struct {
 
 func (x *GetContractResponse) Reset() {
 	*x = GetContractResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3842,7 +3934,7 @@ func (x *GetContractResponse) String() string {
 func (*GetContractResponse) ProtoMessage() {}
 
 func (x *GetContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3855,7 +3947,7 @@ func (x *GetContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContractResponse.ProtoReflect.Descriptor instead.
 func (*GetContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetContractResponse) GetService() string {
@@ -3889,7 +3981,7 @@ type SetContractRequest struct {
 
 func (x *SetContractRequest) Reset() {
 	*x = SetContractRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3901,7 +3993,7 @@ func (x *SetContractRequest) String() string {
 func (*SetContractRequest) ProtoMessage() {}
 
 func (x *SetContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3914,7 +4006,7 @@ func (x *SetContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContractRequest.ProtoReflect.Descriptor instead.
 func (*SetContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *SetContractRequest) GetService() string {
@@ -3941,7 +4033,7 @@ type SetContractResponse struct {
 
 func (x *SetContractResponse) Reset() {
 	*x = SetContractResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3953,7 +4045,7 @@ func (x *SetContractResponse) String() string {
 func (*SetContractResponse) ProtoMessage() {}
 
 func (x *SetContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3966,7 +4058,7 @@ func (x *SetContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContractResponse.ProtoReflect.Descriptor instead.
 func (*SetContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetContractResponse) GetContract() *HealthContract {
@@ -4003,7 +4095,7 @@ type HealthContract struct {
 
 func (x *HealthContract) Reset() {
 	*x = HealthContract{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4015,7 +4107,7 @@ func (x *HealthContract) String() string {
 func (*HealthContract) ProtoMessage() {}
 
 func (x *HealthContract) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4028,7 +4120,7 @@ func (x *HealthContract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthContract.ProtoReflect.Descriptor instead.
 func (*HealthContract) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *HealthContract) GetProfile() *HealthProfile {
@@ -4149,7 +4241,7 @@ type HealthCheck struct {
 
 func (x *HealthCheck) Reset() {
 	*x = HealthCheck{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4161,7 +4253,7 @@ func (x *HealthCheck) String() string {
 func (*HealthCheck) ProtoMessage() {}
 
 func (x *HealthCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4174,7 +4266,7 @@ func (x *HealthCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheck.ProtoReflect.Descriptor instead.
 func (*HealthCheck) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *HealthCheck) GetKind() string {
@@ -4203,7 +4295,7 @@ type HealthProfile struct {
 
 func (x *HealthProfile) Reset() {
 	*x = HealthProfile{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4215,7 +4307,7 @@ func (x *HealthProfile) String() string {
 func (*HealthProfile) ProtoMessage() {}
 
 func (x *HealthProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4228,7 +4320,7 @@ func (x *HealthProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProfile.ProtoReflect.Descriptor instead.
 func (*HealthProfile) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HealthProfile) GetProbe() bool {
@@ -4266,7 +4358,7 @@ type HealthDependency struct {
 
 func (x *HealthDependency) Reset() {
 	*x = HealthDependency{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4278,7 +4370,7 @@ func (x *HealthDependency) String() string {
 func (*HealthDependency) ProtoMessage() {}
 
 func (x *HealthDependency) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4291,7 +4383,7 @@ func (x *HealthDependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthDependency.ProtoReflect.Descriptor instead.
 func (*HealthDependency) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *HealthDependency) GetName() string {
@@ -4325,7 +4417,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4337,7 +4429,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4350,7 +4442,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *ListEventsRequest) GetService() string {
@@ -4376,7 +4468,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4388,7 +4480,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4401,7 +4493,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -4425,7 +4517,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4437,7 +4529,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4450,7 +4542,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -4508,7 +4600,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4520,7 +4612,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4533,7 +4625,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *StreamLogsRequest) GetService() string {
@@ -4573,7 +4665,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4585,7 +4677,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4598,7 +4690,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StreamLogsResponse) GetEntries() []*LogEntry {
@@ -4619,7 +4711,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4631,7 +4723,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4644,7 +4736,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *LogEntry) GetInstance() string {
@@ -4681,7 +4773,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4693,7 +4785,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4706,7 +4798,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *UploadArtifactRequest) GetPart() isUploadArtifactRequest_Part {
@@ -4762,7 +4854,7 @@ type ArtifactHeader struct {
 
 func (x *ArtifactHeader) Reset() {
 	*x = ArtifactHeader{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4774,7 +4866,7 @@ func (x *ArtifactHeader) String() string {
 func (*ArtifactHeader) ProtoMessage() {}
 
 func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4787,7 +4879,7 @@ func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactHeader.ProtoReflect.Descriptor instead.
 func (*ArtifactHeader) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *ArtifactHeader) GetDigest() string {
@@ -4820,7 +4912,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4832,7 +4924,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4845,7 +4937,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *UploadArtifactResponse) GetDigest() string {
@@ -4864,7 +4956,7 @@ type HasArtifactRequest struct {
 
 func (x *HasArtifactRequest) Reset() {
 	*x = HasArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4876,7 +4968,7 @@ func (x *HasArtifactRequest) String() string {
 func (*HasArtifactRequest) ProtoMessage() {}
 
 func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4889,7 +4981,7 @@ func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactRequest.ProtoReflect.Descriptor instead.
 func (*HasArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *HasArtifactRequest) GetDigest() string {
@@ -4908,7 +5000,7 @@ type HasArtifactResponse struct {
 
 func (x *HasArtifactResponse) Reset() {
 	*x = HasArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4920,7 +5012,7 @@ func (x *HasArtifactResponse) String() string {
 func (*HasArtifactResponse) ProtoMessage() {}
 
 func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4933,7 +5025,7 @@ func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactResponse.ProtoReflect.Descriptor instead.
 func (*HasArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *HasArtifactResponse) GetPresent() bool {
@@ -4956,7 +5048,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4968,7 +5060,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4981,7 +5073,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -5015,7 +5107,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5027,7 +5119,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5040,7 +5132,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -5065,7 +5157,7 @@ type ListGatewaysRequest struct {
 
 func (x *ListGatewaysRequest) Reset() {
 	*x = ListGatewaysRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5077,7 +5169,7 @@ func (x *ListGatewaysRequest) String() string {
 func (*ListGatewaysRequest) ProtoMessage() {}
 
 func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5090,7 +5182,7 @@ func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysRequest.ProtoReflect.Descriptor instead.
 func (*ListGatewaysRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
 }
 
 type ListGatewaysResponse struct {
@@ -5102,7 +5194,7 @@ type ListGatewaysResponse struct {
 
 func (x *ListGatewaysResponse) Reset() {
 	*x = ListGatewaysResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5114,7 +5206,7 @@ func (x *ListGatewaysResponse) String() string {
 func (*ListGatewaysResponse) ProtoMessage() {}
 
 func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5127,7 +5219,7 @@ func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysResponse.ProtoReflect.Descriptor instead.
 func (*ListGatewaysResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *ListGatewaysResponse) GetGateways() []*GatewayStatus {
@@ -5154,7 +5246,7 @@ type GatewayStatus struct {
 
 func (x *GatewayStatus) Reset() {
 	*x = GatewayStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5166,7 +5258,7 @@ func (x *GatewayStatus) String() string {
 func (*GatewayStatus) ProtoMessage() {}
 
 func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5179,7 +5271,7 @@ func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayStatus.ProtoReflect.Descriptor instead.
 func (*GatewayStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *GatewayStatus) GetName() string {
@@ -5254,7 +5346,7 @@ type RetireGatewayRequest struct {
 
 func (x *RetireGatewayRequest) Reset() {
 	*x = RetireGatewayRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5266,7 +5358,7 @@ func (x *RetireGatewayRequest) String() string {
 func (*RetireGatewayRequest) ProtoMessage() {}
 
 func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5279,7 +5371,7 @@ func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayRequest.ProtoReflect.Descriptor instead.
 func (*RetireGatewayRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *RetireGatewayRequest) GetName() string {
@@ -5297,7 +5389,7 @@ type RetireGatewayResponse struct {
 
 func (x *RetireGatewayResponse) Reset() {
 	*x = RetireGatewayResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5309,7 +5401,7 @@ func (x *RetireGatewayResponse) String() string {
 func (*RetireGatewayResponse) ProtoMessage() {}
 
 func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5322,7 +5414,7 @@ func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayResponse.ProtoReflect.Descriptor instead.
 func (*RetireGatewayResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
 }
 
 type RetireHostRequest struct {
@@ -5334,7 +5426,7 @@ type RetireHostRequest struct {
 
 func (x *RetireHostRequest) Reset() {
 	*x = RetireHostRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5346,7 +5438,7 @@ func (x *RetireHostRequest) String() string {
 func (*RetireHostRequest) ProtoMessage() {}
 
 func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5359,7 +5451,7 @@ func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostRequest.ProtoReflect.Descriptor instead.
 func (*RetireHostRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RetireHostRequest) GetName() string {
@@ -5377,7 +5469,7 @@ type RetireHostResponse struct {
 
 func (x *RetireHostResponse) Reset() {
 	*x = RetireHostResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5389,7 +5481,7 @@ func (x *RetireHostResponse) String() string {
 func (*RetireHostResponse) ProtoMessage() {}
 
 func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5402,7 +5494,7 @@ func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostResponse.ProtoReflect.Descriptor instead.
 func (*RetireHostResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
 }
 
 type ListHostsRequest struct {
@@ -5413,7 +5505,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5425,7 +5517,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5438,7 +5530,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
 }
 
 type ListHostsResponse struct {
@@ -5450,7 +5542,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5462,7 +5554,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5475,7 +5567,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *ListHostsResponse) GetHosts() []*HostStatus {
@@ -5498,7 +5590,7 @@ type HostStatus struct {
 
 func (x *HostStatus) Reset() {
 	*x = HostStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5510,7 +5602,7 @@ func (x *HostStatus) String() string {
 func (*HostStatus) ProtoMessage() {}
 
 func (x *HostStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5523,7 +5615,7 @@ func (x *HostStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostStatus.ProtoReflect.Descriptor instead.
 func (*HostStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *HostStatus) GetName() string {
@@ -5569,7 +5661,7 @@ type ListProbersRequest struct {
 
 func (x *ListProbersRequest) Reset() {
 	*x = ListProbersRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5581,7 +5673,7 @@ func (x *ListProbersRequest) String() string {
 func (*ListProbersRequest) ProtoMessage() {}
 
 func (x *ListProbersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5594,7 +5686,7 @@ func (x *ListProbersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProbersRequest.ProtoReflect.Descriptor instead.
 func (*ListProbersRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{86}
 }
 
 type ListProbersResponse struct {
@@ -5610,7 +5702,7 @@ type ListProbersResponse struct {
 
 func (x *ListProbersResponse) Reset() {
 	*x = ListProbersResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5622,7 +5714,7 @@ func (x *ListProbersResponse) String() string {
 func (*ListProbersResponse) ProtoMessage() {}
 
 func (x *ListProbersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5635,7 +5727,7 @@ func (x *ListProbersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProbersResponse.ProtoReflect.Descriptor instead.
 func (*ListProbersResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{86}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *ListProbersResponse) GetProbers() []*ProberStatus {
@@ -5685,7 +5777,7 @@ type ProberStatus struct {
 
 func (x *ProberStatus) Reset() {
 	*x = ProberStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5697,7 +5789,7 @@ func (x *ProberStatus) String() string {
 func (*ProberStatus) ProtoMessage() {}
 
 func (x *ProberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5710,7 +5802,7 @@ func (x *ProberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProberStatus.ProtoReflect.Descriptor instead.
 func (*ProberStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{87}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ProberStatus) GetName() string {
@@ -5805,7 +5897,7 @@ type GetInfoRequest struct {
 
 func (x *GetInfoRequest) Reset() {
 	*x = GetInfoRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5817,7 +5909,7 @@ func (x *GetInfoRequest) String() string {
 func (*GetInfoRequest) ProtoMessage() {}
 
 func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5830,7 +5922,7 @@ func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetInfoRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{88}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{89}
 }
 
 type GetInfoResponse struct {
@@ -5849,7 +5941,7 @@ type GetInfoResponse struct {
 
 func (x *GetInfoResponse) Reset() {
 	*x = GetInfoResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5861,7 +5953,7 @@ func (x *GetInfoResponse) String() string {
 func (*GetInfoResponse) ProtoMessage() {}
 
 func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5874,7 +5966,7 @@ func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetInfoResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{89}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *GetInfoResponse) GetVersion() string {
@@ -6242,9 +6334,16 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x16ListTransitionsRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x14\n" +
-	"\x05limit\x18\x03 \x01(\x05R\x05limit\"T\n" +
+	"\x05limit\x18\x03 \x01(\x05R\x05limit\"\xa5\x01\n" +
 	"\x17ListTransitionsResponse\x129\n" +
-	"\vtransitions\x18\x01 \x03(\v2\x17.fairlead.v1.TransitionR\vtransitions\"\x88\x02\n" +
+	"\vtransitions\x18\x01 \x03(\v2\x17.fairlead.v1.TransitionR\vtransitions\x125\n" +
+	"\bpolicies\x18\x02 \x03(\v2\x19.fairlead.v1.PolicyChangeR\bpolicies\x12\x18\n" +
+	"\amissing\x18\x03 \x01(\tR\amissing\"x\n" +
+	"\fPolicyChange\x12*\n" +
+	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x0e\n" +
+	"\x02by\x18\x02 \x01(\tR\x02by\x12\x12\n" +
+	"\x04what\x18\x03 \x01(\tR\x04what\x12\x18\n" +
+	"\achanges\x18\x04 \x03(\tR\achanges\"\x88\x02\n" +
 	"\n" +
 	"Transition\x12*\n" +
 	"\x02at\x18\x01 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x1a\n" +
@@ -6477,7 +6576,7 @@ func file_fairlead_v1_operator_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_operator_proto_rawDescData
 }
 
-var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 91)
+var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
 var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*DeployRequest)(nil),           // 0: fairlead.v1.DeployRequest
 	(*DeployResponse)(nil),          // 1: fairlead.v1.DeployResponse
@@ -6532,172 +6631,175 @@ var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*ExplainInstanceResponse)(nil), // 50: fairlead.v1.ExplainInstanceResponse
 	(*ListTransitionsRequest)(nil),  // 51: fairlead.v1.ListTransitionsRequest
 	(*ListTransitionsResponse)(nil), // 52: fairlead.v1.ListTransitionsResponse
-	(*Transition)(nil),              // 53: fairlead.v1.Transition
-	(*GetContractRequest)(nil),      // 54: fairlead.v1.GetContractRequest
-	(*GetContractResponse)(nil),     // 55: fairlead.v1.GetContractResponse
-	(*SetContractRequest)(nil),      // 56: fairlead.v1.SetContractRequest
-	(*SetContractResponse)(nil),     // 57: fairlead.v1.SetContractResponse
-	(*HealthContract)(nil),          // 58: fairlead.v1.HealthContract
-	(*HealthCheck)(nil),             // 59: fairlead.v1.HealthCheck
-	(*HealthProfile)(nil),           // 60: fairlead.v1.HealthProfile
-	(*HealthDependency)(nil),        // 61: fairlead.v1.HealthDependency
-	(*ListEventsRequest)(nil),       // 62: fairlead.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 63: fairlead.v1.ListEventsResponse
-	(*Event)(nil),                   // 64: fairlead.v1.Event
-	(*StreamLogsRequest)(nil),       // 65: fairlead.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),      // 66: fairlead.v1.StreamLogsResponse
-	(*LogEntry)(nil),                // 67: fairlead.v1.LogEntry
-	(*UploadArtifactRequest)(nil),   // 68: fairlead.v1.UploadArtifactRequest
-	(*ArtifactHeader)(nil),          // 69: fairlead.v1.ArtifactHeader
-	(*UploadArtifactResponse)(nil),  // 70: fairlead.v1.UploadArtifactResponse
-	(*HasArtifactRequest)(nil),      // 71: fairlead.v1.HasArtifactRequest
-	(*HasArtifactResponse)(nil),     // 72: fairlead.v1.HasArtifactResponse
-	(*CreateTokenRequest)(nil),      // 73: fairlead.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 74: fairlead.v1.CreateTokenResponse
-	(*ListGatewaysRequest)(nil),     // 75: fairlead.v1.ListGatewaysRequest
-	(*ListGatewaysResponse)(nil),    // 76: fairlead.v1.ListGatewaysResponse
-	(*GatewayStatus)(nil),           // 77: fairlead.v1.GatewayStatus
-	(*RetireGatewayRequest)(nil),    // 78: fairlead.v1.RetireGatewayRequest
-	(*RetireGatewayResponse)(nil),   // 79: fairlead.v1.RetireGatewayResponse
-	(*RetireHostRequest)(nil),       // 80: fairlead.v1.RetireHostRequest
-	(*RetireHostResponse)(nil),      // 81: fairlead.v1.RetireHostResponse
-	(*ListHostsRequest)(nil),        // 82: fairlead.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),       // 83: fairlead.v1.ListHostsResponse
-	(*HostStatus)(nil),              // 84: fairlead.v1.HostStatus
-	(*ListProbersRequest)(nil),      // 85: fairlead.v1.ListProbersRequest
-	(*ListProbersResponse)(nil),     // 86: fairlead.v1.ListProbersResponse
-	(*ProberStatus)(nil),            // 87: fairlead.v1.ProberStatus
-	(*GetInfoRequest)(nil),          // 88: fairlead.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),         // 89: fairlead.v1.GetInfoResponse
-	nil,                             // 90: fairlead.v1.SetTrafficRequest.TagsEntry
-	(*Template)(nil),                // 91: fairlead.v1.Template
-	(*durationpb.Duration)(nil),     // 92: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 93: google.protobuf.Timestamp
+	(*PolicyChange)(nil),            // 53: fairlead.v1.PolicyChange
+	(*Transition)(nil),              // 54: fairlead.v1.Transition
+	(*GetContractRequest)(nil),      // 55: fairlead.v1.GetContractRequest
+	(*GetContractResponse)(nil),     // 56: fairlead.v1.GetContractResponse
+	(*SetContractRequest)(nil),      // 57: fairlead.v1.SetContractRequest
+	(*SetContractResponse)(nil),     // 58: fairlead.v1.SetContractResponse
+	(*HealthContract)(nil),          // 59: fairlead.v1.HealthContract
+	(*HealthCheck)(nil),             // 60: fairlead.v1.HealthCheck
+	(*HealthProfile)(nil),           // 61: fairlead.v1.HealthProfile
+	(*HealthDependency)(nil),        // 62: fairlead.v1.HealthDependency
+	(*ListEventsRequest)(nil),       // 63: fairlead.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 64: fairlead.v1.ListEventsResponse
+	(*Event)(nil),                   // 65: fairlead.v1.Event
+	(*StreamLogsRequest)(nil),       // 66: fairlead.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),      // 67: fairlead.v1.StreamLogsResponse
+	(*LogEntry)(nil),                // 68: fairlead.v1.LogEntry
+	(*UploadArtifactRequest)(nil),   // 69: fairlead.v1.UploadArtifactRequest
+	(*ArtifactHeader)(nil),          // 70: fairlead.v1.ArtifactHeader
+	(*UploadArtifactResponse)(nil),  // 71: fairlead.v1.UploadArtifactResponse
+	(*HasArtifactRequest)(nil),      // 72: fairlead.v1.HasArtifactRequest
+	(*HasArtifactResponse)(nil),     // 73: fairlead.v1.HasArtifactResponse
+	(*CreateTokenRequest)(nil),      // 74: fairlead.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 75: fairlead.v1.CreateTokenResponse
+	(*ListGatewaysRequest)(nil),     // 76: fairlead.v1.ListGatewaysRequest
+	(*ListGatewaysResponse)(nil),    // 77: fairlead.v1.ListGatewaysResponse
+	(*GatewayStatus)(nil),           // 78: fairlead.v1.GatewayStatus
+	(*RetireGatewayRequest)(nil),    // 79: fairlead.v1.RetireGatewayRequest
+	(*RetireGatewayResponse)(nil),   // 80: fairlead.v1.RetireGatewayResponse
+	(*RetireHostRequest)(nil),       // 81: fairlead.v1.RetireHostRequest
+	(*RetireHostResponse)(nil),      // 82: fairlead.v1.RetireHostResponse
+	(*ListHostsRequest)(nil),        // 83: fairlead.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),       // 84: fairlead.v1.ListHostsResponse
+	(*HostStatus)(nil),              // 85: fairlead.v1.HostStatus
+	(*ListProbersRequest)(nil),      // 86: fairlead.v1.ListProbersRequest
+	(*ListProbersResponse)(nil),     // 87: fairlead.v1.ListProbersResponse
+	(*ProberStatus)(nil),            // 88: fairlead.v1.ProberStatus
+	(*GetInfoRequest)(nil),          // 89: fairlead.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),         // 90: fairlead.v1.GetInfoResponse
+	nil,                             // 91: fairlead.v1.SetTrafficRequest.TagsEntry
+	(*Template)(nil),                // 92: fairlead.v1.Template
+	(*durationpb.Duration)(nil),     // 93: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 94: google.protobuf.Timestamp
 }
 var file_fairlead_v1_operator_proto_depIdxs = []int32{
-	91, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
+	92, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
 	12, // 1: fairlead.v1.DeployRequest.traffic:type_name -> fairlead.v1.TrafficTarget
 	4,  // 2: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
 	5,  // 3: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
-	92, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
-	93, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
+	93, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
+	94, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
 	11, // 6: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
 	10, // 7: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
-	91, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
+	92, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
 	12, // 9: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
-	93, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
+	94, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
 	16, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
 	17, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
 	20, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
 	21, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
 	22, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
 	12, // 16: fairlead.v1.GetStatusResponse.wanted_traffic:type_name -> fairlead.v1.TrafficTarget
-	93, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
+	94, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
 	15, // 18: fairlead.v1.GetStatusResponse.missing:type_name -> fairlead.v1.MissingCredits
 	19, // 19: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
 	18, // 20: fairlead.v1.RoutesStatus.unheard:type_name -> fairlead.v1.UnheardGateway
-	93, // 21: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
-	92, // 22: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
-	93, // 23: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
-	93, // 24: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
+	94, // 21: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
+	93, // 22: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
+	94, // 23: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
+	94, // 24: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
 	20, // 25: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
 	12, // 26: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
-	90, // 27: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
+	91, // 27: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
 	45, // 28: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
 	48, // 29: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
-	93, // 30: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
+	94, // 30: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
 	48, // 31: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
-	53, // 32: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
-	93, // 33: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
-	58, // 34: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	58, // 35: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	58, // 36: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	60, // 37: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
-	61, // 38: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
-	59, // 39: fairlead.v1.HealthContract.check:type_name -> fairlead.v1.HealthCheck
-	64, // 40: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
-	93, // 41: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
-	67, // 42: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
-	69, // 43: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
-	92, // 44: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	93, // 45: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	77, // 46: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
-	92, // 47: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
-	84, // 48: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
-	92, // 49: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
-	87, // 50: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
-	92, // 51: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
-	92, // 52: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
-	93, // 53: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
-	0,  // 54: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
-	2,  // 55: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
-	6,  // 56: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
-	8,  // 57: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
-	13, // 58: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
-	23, // 59: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
-	25, // 60: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
-	27, // 61: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
-	29, // 62: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
-	31, // 63: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
-	33, // 64: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
-	35, // 65: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
-	37, // 66: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
-	39, // 67: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
-	41, // 68: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
-	43, // 69: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
-	46, // 70: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
-	49, // 71: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
-	51, // 72: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
-	54, // 73: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
-	56, // 74: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
-	62, // 75: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
-	65, // 76: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
-	68, // 77: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
-	71, // 78: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
-	73, // 79: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
-	75, // 80: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
-	78, // 81: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
-	82, // 82: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
-	80, // 83: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
-	85, // 84: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
-	88, // 85: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
-	1,  // 86: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
-	3,  // 87: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
-	7,  // 88: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
-	9,  // 89: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
-	14, // 90: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
-	24, // 91: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
-	26, // 92: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
-	28, // 93: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
-	30, // 94: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
-	32, // 95: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
-	34, // 96: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
-	36, // 97: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
-	38, // 98: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
-	40, // 99: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
-	42, // 100: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
-	44, // 101: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
-	47, // 102: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
-	50, // 103: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
-	52, // 104: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
-	55, // 105: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
-	57, // 106: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
-	63, // 107: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
-	66, // 108: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
-	70, // 109: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
-	72, // 110: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
-	74, // 111: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
-	76, // 112: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
-	79, // 113: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
-	83, // 114: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
-	81, // 115: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
-	86, // 116: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
-	89, // 117: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
-	86, // [86:118] is the sub-list for method output_type
-	54, // [54:86] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	54, // 32: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
+	53, // 33: fairlead.v1.ListTransitionsResponse.policies:type_name -> fairlead.v1.PolicyChange
+	94, // 34: fairlead.v1.PolicyChange.at:type_name -> google.protobuf.Timestamp
+	94, // 35: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	59, // 36: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	59, // 37: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	59, // 38: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	61, // 39: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
+	62, // 40: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
+	60, // 41: fairlead.v1.HealthContract.check:type_name -> fairlead.v1.HealthCheck
+	65, // 42: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
+	94, // 43: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
+	68, // 44: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
+	70, // 45: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
+	93, // 46: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	94, // 47: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	78, // 48: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
+	93, // 49: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
+	85, // 50: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
+	93, // 51: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
+	88, // 52: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
+	93, // 53: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
+	93, // 54: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
+	94, // 55: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
+	0,  // 56: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
+	2,  // 57: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
+	6,  // 58: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
+	8,  // 59: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
+	13, // 60: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
+	23, // 61: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
+	25, // 62: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
+	27, // 63: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
+	29, // 64: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
+	31, // 65: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
+	33, // 66: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
+	35, // 67: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
+	37, // 68: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
+	39, // 69: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
+	41, // 70: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
+	43, // 71: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
+	46, // 72: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
+	49, // 73: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
+	51, // 74: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
+	55, // 75: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
+	57, // 76: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
+	63, // 77: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
+	66, // 78: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
+	69, // 79: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
+	72, // 80: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
+	74, // 81: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
+	76, // 82: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
+	79, // 83: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
+	83, // 84: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
+	81, // 85: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
+	86, // 86: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
+	89, // 87: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
+	1,  // 88: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
+	3,  // 89: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
+	7,  // 90: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
+	9,  // 91: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
+	14, // 92: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
+	24, // 93: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
+	26, // 94: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
+	28, // 95: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
+	30, // 96: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
+	32, // 97: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
+	34, // 98: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
+	36, // 99: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
+	38, // 100: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
+	40, // 101: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
+	42, // 102: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
+	44, // 103: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
+	47, // 104: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
+	50, // 105: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
+	52, // 106: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
+	56, // 107: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
+	58, // 108: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
+	64, // 109: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
+	67, // 110: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
+	71, // 111: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
+	73, // 112: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
+	75, // 113: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
+	77, // 114: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
+	80, // 115: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
+	84, // 116: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
+	82, // 117: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
+	87, // 118: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
+	90, // 119: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
+	88, // [88:120] is the sub-list for method output_type
+	56, // [56:88] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_operator_proto_init() }
@@ -6706,9 +6808,9 @@ func file_fairlead_v1_operator_proto_init() {
 		return
 	}
 	file_fairlead_v1_common_proto_init()
-	file_fairlead_v1_operator_proto_msgTypes[58].OneofWrappers = []any{}
-	file_fairlead_v1_operator_proto_msgTypes[61].OneofWrappers = []any{}
-	file_fairlead_v1_operator_proto_msgTypes[68].OneofWrappers = []any{
+	file_fairlead_v1_operator_proto_msgTypes[59].OneofWrappers = []any{}
+	file_fairlead_v1_operator_proto_msgTypes[62].OneofWrappers = []any{}
+	file_fairlead_v1_operator_proto_msgTypes[69].OneofWrappers = []any{
 		(*UploadArtifactRequest_Header)(nil),
 		(*UploadArtifactRequest_Chunk)(nil),
 	}
@@ -6718,7 +6820,7 @@ func file_fairlead_v1_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_operator_proto_rawDesc), len(file_fairlead_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   91,
+			NumMessages:   92,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

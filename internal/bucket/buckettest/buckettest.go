@@ -22,17 +22,18 @@ import (
 func Run(t *testing.T, open func(t *testing.T) bucket.Bucket) {
 	// :: promise → its test
 	for name, test := range map[string]func(*testing.T, bucket.Bucket){
-		"ABlobIsKeptByteForByte":                        testRoundTrip,
-		"WhatDoesNotExistIsNotFound":                    testNotFound,
-		"IfAbsentRefusesANameThatIsTaken":               testIfAbsent,
-		"OfPutsIfAbsentExactlyOneWins":                  testIfAbsentRace,
-		"APutReplacesWholeAndReadersKeepWhatTheyOpened": testReplace,
-		"APutThatFailsLeavesWhatWasThere":               testFailedPut,
-		"AListIsOrderedAndHasThePrefix":                 testList,
-		"ADeletedBlobIsGoneAndDeletingAgainIsNoError":   testDelete,
-		"ABadNameIsRefused":                             testBadNames,
-		"AReaderSeesOneWholeBlobUnderConcurrentWrites":  testConcurrent,
-		"AnEndedContextDoesNothing":                     testEndedContext,
+		"ABlobIsKeptByteForByte":                               testRoundTrip,
+		"WhatDoesNotExistIsNotFound":                           testNotFound,
+		"IfAbsentRefusesANameThatIsTaken":                      testIfAbsent,
+		"OfPutsIfAbsentExactlyOneWins":                         testIfAbsentRace,
+		"APutReplacesWholeAndReadersKeepWhatTheyOpened":        testReplace,
+		"APutThatFailsLeavesWhatWasThere":                      testFailedPut,
+		"AListIsOrderedAndHasThePrefix":                        testList,
+		"ADeletedBlobIsGoneAndDeletingAgainIsNoError":          testDelete,
+		"ARetainedBlobIsNeitherDeletedNorReplacedBeforeItsDay": testRetained,
+		"ABadNameIsRefused":                                    testBadNames,
+		"AReaderSeesOneWholeBlobUnderConcurrentWrites":         testConcurrent,
+		"AnEndedContextDoesNothing":                            testEndedContext,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
@@ -105,6 +106,22 @@ func testIfAbsent(t *testing.T, b bucket.Bucket) {
 	_, err := b.Put(t.Context(), "a/b", strings.NewReader("second"), true)
 	wantError(t, err, bucket.ErrExists)
 	holds(t, b, "a/b", "first")
+}
+
+func testRetained(t *testing.T, b bucket.Bucket) {
+	kept := bucket.Retained("a/b", time.Now())
+	put(t, b, kept, "first")
+	wantError(t, b.Delete(t.Context(), kept), bucket.ErrRetained)
+	_, err := b.Put(t.Context(), kept, strings.NewReader("second"), false)
+	wantError(t, err, bucket.ErrExists)
+	holds(t, b, kept, "first")
+	over := bucket.Retained("a/b", time.Now().AddDate(0, 0, -1))
+	put(t, b, over, "old")
+	if err := b.Delete(t.Context(), over); err != nil {
+		t.Fatalf("a day after its day it is not deleted: %v", err)
+	}
+	_, _, err = read(b, over)
+	wantError(t, err, bucket.ErrNotFound)
 }
 
 func testIfAbsentRace(t *testing.T, b bucket.Bucket) {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/bucket"
 )
@@ -22,7 +23,8 @@ func (b *Bucket) Put(ctx context.Context, name string, r io.Reader, ifAbsent boo
 	if err != nil {
 		return bucket.Info{}, fmt.Errorf("cannot put blob %s: %w", name, err)
 	}
-	i, err := writer{root}.put(ctx, name, r, ifAbsent)
+	_, retained := bucket.RetainedUntil(name)
+	i, err := writer{root}.put(ctx, name, r, ifAbsent || retained)
 	if !b.isAt(root) && !errors.Is(err, bucket.ErrExists) {
 		err = errMoved
 	}
@@ -127,6 +129,9 @@ func (w writer) makeFolders(folder string) error {
 func (b *Bucket) Delete(ctx context.Context, name string) error {
 	if err := usable(ctx, name); err != nil {
 		return err
+	}
+	if until, retained := bucket.RetainedUntil(name); retained && time.Now().Before(until) {
+		return fmt.Errorf("cannot delete blob %s: %w", name, bucket.ErrRetained)
 	}
 	root, err := b.current()
 	if err != nil {

@@ -59,10 +59,22 @@ func (a *API) SetContract(ctx context.Context, req *connect.Request[fairleadv1.S
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode a contract: %w", err)
 	}
+	was, stands, declared, err := get[eligibility.Contract](ctx, a.Store, service.KindContract, name)
+	damaged := fault.CodeOf(err) == fault.NeedsOperator // it is replaced
+	if err != nil && !damaged {
+		return nil, err
+	}
+	if !declared {
+		was = discovery.DefaultContract()
+	}
+	change, err := a.policyWrite(ctx, name, was, c)
+	if err != nil {
+		return nil, err
+	}
 	err = a.apply(ctx, store.Apply{
 		ID:     a.NewID(),
 		Checks: []store.Check{{Key: store.Key{Kind: service.KindDesired, Name: name}, Version: version}},
-		Writes: []store.Write{{Key: store.Key{Kind: service.KindContract, Name: name}, Any: true, Body: body}},
+		Writes: []store.Write{{Key: store.Key{Kind: service.KindContract, Name: name}, Expect: stands, Any: damaged, Body: body}, change},
 	})
 	if err != nil {
 		return nil, err

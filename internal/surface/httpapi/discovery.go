@@ -86,17 +86,27 @@ func (a *API) ExplainInstance(ctx context.Context, req *connect.Request[fairlead
 	}), nil
 }
 
-// ListTransitions is the history of verdicts, oldest first.
+// ListTransitions is the history of verdicts and of what governs them, oldest
+// first.
 func (a *API) ListTransitions(ctx context.Context, req *connect.Request[fairleadv1.ListTransitionsRequest]) (*connect.Response[fairleadv1.ListTransitionsResponse], error) {
 	name, instance := req.Msg.GetService(), req.Msg.GetInstance()
-	all, err := a.transitions(ctx, name)
+	limit := cmp.Or(max(int(req.Msg.GetLimit()), 0), 100)
+	other := func(r discovery.Record) bool { return instance != "" && r.Instance != instance }
+	all, missing, err := a.transitions(ctx, name, func(all []discovery.Record) bool {
+		return len(slices.DeleteFunc(slices.Clone(all), other)) < limit
+	})
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(r discovery.Record) bool { return instance != "" && r.Instance != instance })
-	out := &fairleadv1.ListTransitionsResponse{}
-	for _, r := range all[max(0, len(all)-cmp.Or(max(int(req.Msg.GetLimit()), 0), 100)):] {
+	all = slices.DeleteFunc(all, other)
+	out := &fairleadv1.ListTransitionsResponse{Missing: missing}
+	for _, r := range all[max(0, len(all)-limit):] {
 		out.Transitions = append(out.Transitions, transitionTo(r))
+	}
+	if instance == "" {
+		if out.Policies, err = a.policies(ctx, name, limit); err != nil {
+			return nil, err
+		}
 	}
 	return connect.NewResponse(out), nil
 }

@@ -1,7 +1,6 @@
 package httpapi
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -23,6 +22,9 @@ type Runtime interface {
 	// Try folds a proposed contract over what is retained of a service's evidence.
 	Try(ctx context.Context, service string, c eligibility.Contract, since time.Duration) (discovery.Trial, error)
 }
+
+// flapsFor is how far back flaps are looked for, at least.
+const flapsFor = 24 * time.Hour
 
 // DiffRuntime compares authorities and registry.
 func (a *API) DiffRuntime(context.Context, *connect.Request[fairleadv1.DiffRuntimeRequest]) (*connect.Response[fairleadv1.DiffRuntimeResponse], error) {
@@ -52,7 +54,10 @@ func (a *API) DiffRuntime(context.Context, *connect.Request[fairleadv1.DiffRunti
 // ListFlaps says who was quarantined and what earned it.
 func (a *API) ListFlaps(ctx context.Context, req *connect.Request[fairleadv1.ListFlapsRequest]) (*connect.Response[fairleadv1.ListFlapsResponse], error) {
 	name := req.Msg.GetService()
-	all, err := a.transitions(ctx, name)
+	day := a.Now().Add(-flapsFor)
+	all, _, err := a.transitions(ctx, name, func(all []discovery.Record) bool {
+		return len(all) == 0 || slices.MinFunc(all, func(x, y discovery.Record) int { return x.At.Compare(y.At) }).At.After(day)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -76,20 +81,24 @@ func (a *API) ListFlaps(ctx context.Context, req *connect.Request[fairleadv1.Lis
 	return connect.NewResponse(out), nil
 }
 
-// transitions of a service, in the order of their ticks; of one that is not
-// known that is said.
-func (a *API) transitions(ctx context.Context, name string) ([]discovery.Record, error) {
-	all, _, err := list[discovery.Record](ctx, a.Store, service.KindTransition, func(n string) bool { return strings.HasPrefix(n, name+".") })
+// transitions of a service, in their order: those of the store, and sealed ones
+// while more says so; of a service that is not known that is said. What is
+// missing says why not all of them could be read.
+func (a *API) transitions(ctx context.Context, name string, more func([]discovery.Record) bool) (all []discovery.Record, missing string, err error) {
+	all, _, err = list[discovery.Record](ctx, a.Store, service.KindTransition, func(n string) bool { return strings.HasPrefix(n, name+".") })
 	if err != nil {
-		return nil, err
+		return nil, "", err
+	}
+	all, err = discovery.NewArchive(a.Bucket).Transitions(ctx, name, all, more)
+	if err != nil {
+		missing = err.Error()
 	}
 	if len(all) == 0 {
 		if _, _, err := a.desired(ctx, name); err != nil {
-			return nil, err
+			return nil, "", err
 		}
 	}
-	slices.SortStableFunc(all, func(x, y discovery.Record) int { return cmp.Compare(x.Tick, y.Tick) })
-	return all, nil
+	return all, missing, nil
 }
 
 func transitionTo(r discovery.Record) *fairleadv1.Transition {
