@@ -3,7 +3,6 @@ package discovery
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -249,27 +248,6 @@ func TestASlowStoreDelaysNoViewAndTheRecordSaysSo(t *testing.T) {
 		h := r.history()
 		if len(h) != 2 || !h[1].Late || h[0].Late {
 			t.Errorf("the history is %+v", h)
-		}
-	})
-}
-
-func TestHistoryIsBoundedAndKeepsTheLastOfEachInstance(t *testing.T) {
-	inRegion(t, func(r *rig) {
-		r.hosts.run(2)
-		l := r.begin()
-		defer l.stop()
-		time.Sleep(2 * time.Second)
-		for n := range KeptTransitions { // i2 is replaced again and again; each comes and goes
-			r.hosts.edit(func() { r.hosts.all[1].ID = fmt.Sprint("j", n) })
-			time.Sleep(5 * time.Second)
-		}
-		synctest.Wait()
-		h := r.history()
-		if len(h) > KeptTransitions+slackTransitions+2 || len(h) < KeptTransitions {
-			t.Errorf("%d transitions are kept", len(h))
-		}
-		if h[0].Instance != "i1" {
-			t.Errorf("the only record of i1 is gone; the oldest is of %s", h[0].Instance)
 		}
 	})
 }

@@ -84,6 +84,14 @@ func (r *rig) source() Hosts {
 	return r.hosts
 }
 
+// peek looks at what a term holds.
+func (l *leading) peek(f func(t *term)) {
+	t := l.current()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	f(t)
+}
+
 // stop ends the term, as SIGTERM does.
 func (l *leading) stop() {
 	l.end()
