@@ -221,6 +221,37 @@ func TestADeltaLeadsToTheSameContent(t *testing.T) {
 	})
 }
 
+func TestEveryFieldIsPartOfAViewsDigest(t *testing.T) {
+	full := Service{
+		Name: "s", Endpoints: []Endpoint{{ID: "i", Revision: "r", Address: "a", Zone: "z", Weight: 1, Verdict: Eligible}},
+		Marks: []ZoneMark{{Group: "g", Zone: "z", Counted: 1, In: 1}},
+	}
+	seen := map[Digest]string{full.Digest(): "unchanged"}
+	for name, change := range map[string]func(*Service, *Endpoint, *ZoneMark){
+		"name": func(s *Service, _ *Endpoint, _ *ZoneMark) { s.Name = "t" }, "deleted": func(s *Service, _ *Endpoint, _ *ZoneMark) { s.Deleted = true },
+		"empty": func(s *Service, _ *Endpoint, _ *ZoneMark) { s.Empty = true }, "id": func(_ *Service, e *Endpoint, _ *ZoneMark) { e.ID = "x" },
+		"revision": func(_ *Service, e *Endpoint, _ *ZoneMark) { e.Revision = "x" }, "address": func(_ *Service, e *Endpoint, _ *ZoneMark) { e.Address = "x" },
+		"zone": func(_ *Service, e *Endpoint, _ *ZoneMark) { e.Zone = "x" }, "weight": func(_ *Service, e *Endpoint, _ *ZoneMark) { e.Weight = 2 },
+		"verdict": func(_ *Service, e *Endpoint, _ *ZoneMark) { e.Verdict = Unknown }, "health": func(_ *Service, e *Endpoint, _ *ZoneMark) { e.HealthUnknown = true },
+		"a name moved into the next field": func(_ *Service, e *Endpoint, _ *ZoneMark) { e.ID, e.Revision = "ir", "" },
+		"group":                            func(_ *Service, _ *Endpoint, m *ZoneMark) { m.Group = "x" }, "mark's zone": func(_ *Service, _ *Endpoint, m *ZoneMark) { m.Zone = "x" },
+		"counted": func(_ *Service, _ *Endpoint, m *ZoneMark) { m.Counted = 2 }, "in": func(_ *Service, _ *Endpoint, m *ZoneMark) { m.In = 2 },
+		"mark": func(_ *Service, _ *Endpoint, m *ZoneMark) { m.DegradedConfidence = true },
+	} {
+		s := full
+		s.Endpoints, s.Marks = slices.Clone(full.Endpoints), slices.Clone(full.Marks)
+		change(&s, &s.Endpoints[0], &s.Marks[0])
+		if other, same := seen[s.Digest()]; same {
+			t.Errorf("the digest does not tell %q from %q", name, other)
+		}
+		seen[s.Digest()] = name
+	}
+	full.Version, full.Epoch = Version{Incarnation: "i"}, Epoch{Incarnation: "i"}
+	if seen[full.Digest()] != "unchanged" {
+		t.Error("the version is part of the digest")
+	}
+}
+
 func TestMarksThatDidNotChangeAreNotSentAgain(t *testing.T) {
 	marks := []ZoneMark{{Group: "r", Counted: 2, In: 2}}
 	before := &Service{Name: "s", Version: Version{Incarnation: "i", Counter: 1}, Marks: marks}

@@ -93,6 +93,47 @@ func TestADeltaComesBackAsItWent(t *testing.T) {
 	})
 }
 
+func TestAChangeOfAViewComesBackAsItWent(t *testing.T) {
+	text := rapid.StringN(0, 8, 8)
+	rapid.Check(t, func(t *rapid.T) {
+		e := view.Epoch{Incarnation: text.Draw(t, "i"), Number: rapid.Uint64().Draw(t, "n"), Nonce: text.Draw(t, "nonce")}
+		v := func(counter uint64) view.Version {
+			return view.Version{Region: "r", Incarnation: e.Incarnation, Epoch: e.Number, Counter: counter}
+		}
+		c := view.Change{
+			Service: text.Draw(t, "service"), Epoch: e, To: v(rapid.Uint64().Draw(t, "to")), Deleted: rapid.Bool().Draw(t, "deleted"), Empty: rapid.Bool().Draw(t, "empty"),
+			Gone: names(3).Draw(t, "gone"), SameMarks: rapid.Bool().Draw(t, "same"), Digest: view.Digest{rapid.Uint64().Draw(t, "d0"), rapid.Uint64().Draw(t, "d1")},
+		}
+		if n := rapid.Uint64().Draw(t, "base"); n != 0 {
+			c.Base = v(n)
+			c.Base.Epoch = rapid.Uint64().Draw(t, "base epoch")
+		}
+		for range rapid.IntRange(0, 3).Draw(t, "put") {
+			c.Put = append(c.Put, view.Endpoint{
+				ID: text.Draw(t, "id"), Revision: text.Draw(t, "revision"), Address: text.Draw(t, "address"), Zone: text.Draw(t, "zone"),
+				Weight:  rapid.IntRange(0, 1000).Draw(t, "weight"),
+				Verdict: rapid.SampledFrom([]view.Verdict{view.Eligible, view.Degraded, view.Ineligible, view.Unknown}).Draw(t, "verdict"), HealthUnknown: rapid.Bool().Draw(t, "unknown"),
+			})
+		}
+		for range rapid.IntRange(0, 2).Draw(t, "marks") {
+			c.Marks = append(c.Marks, view.ZoneMark{
+				Group: text.Draw(t, "group"), Zone: text.Draw(t, "zone"), DegradedConfidence: rapid.Bool().Draw(t, "marked"),
+				Counted: rapid.IntRange(0, 99).Draw(t, "counted"), In: rapid.IntRange(0, 99).Draw(t, "in"),
+			})
+		}
+		got, err := wire.Change(over(t, wire.ChangeProto(c), new(pb.ViewChange)), "r", e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(c, got); diff != "" {
+			t.Fatalf("the change changed on its way:\n%s", diff)
+		}
+	})
+	if _, err := wire.Change(&pb.ViewChange{Service: "a", Digest: []byte("short")}, "", view.Epoch{}); err == nil {
+		t.Error("read a digest of five bytes")
+	}
+}
+
 func TestARouteKeepsItsDigestOverTheWire(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		r := routes().Draw(t, "route")

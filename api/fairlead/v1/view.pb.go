@@ -21,6 +21,62 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type Verdict int32
+
+const (
+	Verdict_VERDICT_UNSPECIFIED Verdict = 0
+	Verdict_VERDICT_ELIGIBLE    Verdict = 1
+	Verdict_VERDICT_DEGRADED    Verdict = 2
+	Verdict_VERDICT_INELIGIBLE  Verdict = 3
+	// UNKNOWN: nobody sees it, which says nothing about it.
+	Verdict_VERDICT_UNKNOWN Verdict = 4
+)
+
+// Enum value maps for Verdict.
+var (
+	Verdict_name = map[int32]string{
+		0: "VERDICT_UNSPECIFIED",
+		1: "VERDICT_ELIGIBLE",
+		2: "VERDICT_DEGRADED",
+		3: "VERDICT_INELIGIBLE",
+		4: "VERDICT_UNKNOWN",
+	}
+	Verdict_value = map[string]int32{
+		"VERDICT_UNSPECIFIED": 0,
+		"VERDICT_ELIGIBLE":    1,
+		"VERDICT_DEGRADED":    2,
+		"VERDICT_INELIGIBLE":  3,
+		"VERDICT_UNKNOWN":     4,
+	}
+)
+
+func (x Verdict) Enum() *Verdict {
+	p := new(Verdict)
+	*p = x
+	return p
+}
+
+func (x Verdict) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Verdict) Descriptor() protoreflect.EnumDescriptor {
+	return file_fairlead_v1_view_proto_enumTypes[0].Descriptor()
+}
+
+func (Verdict) Type() protoreflect.EnumType {
+	return &file_fairlead_v1_view_proto_enumTypes[0]
+}
+
+func (x Verdict) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Verdict.Descriptor instead.
+func (Verdict) EnumDescriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{0}
+}
+
 type FollowRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -858,6 +914,960 @@ func (x *RouteDelta) GetDigest() string {
 	return ""
 }
 
+type SubscribeRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*SubscribeRequest_Hello
+	//	*SubscribeRequest_Edit
+	//	*SubscribeRequest_Applied
+	//	*SubscribeRequest_Beat
+	Message       isSubscribeRequest_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeRequest) Reset() {
+	*x = SubscribeRequest{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeRequest) ProtoMessage() {}
+
+func (x *SubscribeRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeRequest.ProtoReflect.Descriptor instead.
+func (*SubscribeRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SubscribeRequest) GetMessage() isSubscribeRequest_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *SubscribeRequest) GetHello() *SubscribeHello {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeRequest_Hello); ok {
+			return x.Hello
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeRequest) GetEdit() *SubscriptionEdit {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeRequest_Edit); ok {
+			return x.Edit
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeRequest) GetApplied() *ViewsApplied {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeRequest_Applied); ok {
+			return x.Applied
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeRequest) GetBeat() *FollowBeat {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeRequest_Beat); ok {
+			return x.Beat
+		}
+	}
+	return nil
+}
+
+type isSubscribeRequest_Message interface {
+	isSubscribeRequest_Message()
+}
+
+type SubscribeRequest_Hello struct {
+	Hello *SubscribeHello `protobuf:"bytes,1,opt,name=hello,proto3,oneof"`
+}
+
+type SubscribeRequest_Edit struct {
+	Edit *SubscriptionEdit `protobuf:"bytes,2,opt,name=edit,proto3,oneof"`
+}
+
+type SubscribeRequest_Applied struct {
+	Applied *ViewsApplied `protobuf:"bytes,3,opt,name=applied,proto3,oneof"`
+}
+
+type SubscribeRequest_Beat struct {
+	Beat *FollowBeat `protobuf:"bytes,4,opt,name=beat,proto3,oneof"`
+}
+
+func (*SubscribeRequest_Hello) isSubscribeRequest_Message() {}
+
+func (*SubscribeRequest_Edit) isSubscribeRequest_Message() {}
+
+func (*SubscribeRequest_Applied) isSubscribeRequest_Message() {}
+
+func (*SubscribeRequest_Beat) isSubscribeRequest_Message() {}
+
+// SubscribeHello says who subscribes.
+type SubscribeHello struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Session identifies the process.
+	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
+	// Library and version of the subscriber.
+	Library string `protobuf:"bytes,3,opt,name=library,proto3" json:"library,omitempty"`
+	// Features of views that it knows how to pick by.
+	Features      []string `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeHello) Reset() {
+	*x = SubscribeHello{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeHello) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeHello) ProtoMessage() {}
+
+func (x *SubscribeHello) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeHello.ProtoReflect.Descriptor instead.
+func (*SubscribeHello) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *SubscribeHello) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SubscribeHello) GetSession() string {
+	if x != nil {
+		return x.Session
+	}
+	return ""
+}
+
+func (x *SubscribeHello) GetLibrary() string {
+	if x != nil {
+		return x.Library
+	}
+	return ""
+}
+
+func (x *SubscribeHello) GetFeatures() []string {
+	if x != nil {
+		return x.Features
+	}
+	return nil
+}
+
+// SubscriptionEdit adds and drops services; at most 2,000 are held at a time.
+type SubscriptionEdit struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// One that is held already is replaced: without held, its whole view is sent.
+	Add           []*Subscription `protobuf:"bytes,1,rep,name=add,proto3" json:"add,omitempty"`
+	Drop          []string        `protobuf:"bytes,2,rep,name=drop,proto3" json:"drop,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscriptionEdit) Reset() {
+	*x = SubscriptionEdit{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscriptionEdit) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscriptionEdit) ProtoMessage() {}
+
+func (x *SubscriptionEdit) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscriptionEdit.ProtoReflect.Descriptor instead.
+func (*SubscriptionEdit) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *SubscriptionEdit) GetAdd() []*Subscription {
+	if x != nil {
+		return x.Add
+	}
+	return nil
+}
+
+func (x *SubscriptionEdit) GetDrop() []string {
+	if x != nil {
+		return x.Drop
+	}
+	return nil
+}
+
+type Subscription struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Held is the view that the subscriber has; absent is none.
+	Held          *Held `protobuf:"bytes,2,opt,name=held,proto3" json:"held,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Subscription) Reset() {
+	*x = Subscription{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Subscription) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Subscription) ProtoMessage() {}
+
+func (x *Subscription) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
+func (*Subscription) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Subscription) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Subscription) GetHeld() *Held {
+	if x != nil {
+		return x.Held
+	}
+	return nil
+}
+
+// ViewsApplied acknowledges what the subscriber picks by now.
+type ViewsApplied struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Views         []*AppliedView         `protobuf:"bytes,1,rep,name=views,proto3" json:"views,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewsApplied) Reset() {
+	*x = ViewsApplied{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewsApplied) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewsApplied) ProtoMessage() {}
+
+func (x *ViewsApplied) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewsApplied.ProtoReflect.Descriptor instead.
+func (*ViewsApplied) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ViewsApplied) GetViews() []*AppliedView {
+	if x != nil {
+		return x.Views
+	}
+	return nil
+}
+
+type AppliedView struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Of the incarnation of the stream.
+	Epoch   uint64 `protobuf:"varint,2,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Counter uint64 `protobuf:"varint,3,opt,name=counter,proto3" json:"counter,omitempty"`
+	// Objection says why it picks by something else than the version's content;
+	// empty when it does not.
+	Objection     string `protobuf:"bytes,4,opt,name=objection,proto3" json:"objection,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AppliedView) Reset() {
+	*x = AppliedView{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AppliedView) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AppliedView) ProtoMessage() {}
+
+func (x *AppliedView) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AppliedView.ProtoReflect.Descriptor instead.
+func (*AppliedView) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *AppliedView) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *AppliedView) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *AppliedView) GetCounter() uint64 {
+	if x != nil {
+		return x.Counter
+	}
+	return 0
+}
+
+func (x *AppliedView) GetObjection() string {
+	if x != nil {
+		return x.Objection
+	}
+	return ""
+}
+
+type SubscribeResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Types that are valid to be assigned to Message:
+	//
+	//	*SubscribeResponse_Welcome
+	//	*SubscribeResponse_Change
+	//	*SubscribeResponse_Refused
+	//	*SubscribeResponse_Beat
+	//	*SubscribeResponse_Refusal
+	Message       isSubscribeResponse_Message `protobuf_oneof:"message"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeResponse) Reset() {
+	*x = SubscribeResponse{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeResponse) ProtoMessage() {}
+
+func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
+func (*SubscribeResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *SubscribeResponse) GetMessage() isSubscribeResponse_Message {
+	if x != nil {
+		return x.Message
+	}
+	return nil
+}
+
+func (x *SubscribeResponse) GetWelcome() *SubscribeWelcome {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeResponse_Welcome); ok {
+			return x.Welcome
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeResponse) GetChange() *ViewChange {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeResponse_Change); ok {
+			return x.Change
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeResponse) GetRefused() *SubscriptionsRefused {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeResponse_Refused); ok {
+			return x.Refused
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeResponse) GetBeat() *FollowBeat {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeResponse_Beat); ok {
+			return x.Beat
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeResponse) GetRefusal() *FollowRefusal {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeResponse_Refusal); ok {
+			return x.Refusal
+		}
+	}
+	return nil
+}
+
+type isSubscribeResponse_Message interface {
+	isSubscribeResponse_Message()
+}
+
+type SubscribeResponse_Welcome struct {
+	Welcome *SubscribeWelcome `protobuf:"bytes,1,opt,name=welcome,proto3,oneof"`
+}
+
+type SubscribeResponse_Change struct {
+	Change *ViewChange `protobuf:"bytes,2,opt,name=change,proto3,oneof"`
+}
+
+type SubscribeResponse_Refused struct {
+	Refused *SubscriptionsRefused `protobuf:"bytes,3,opt,name=refused,proto3,oneof"`
+}
+
+type SubscribeResponse_Beat struct {
+	Beat *FollowBeat `protobuf:"bytes,4,opt,name=beat,proto3,oneof"`
+}
+
+type SubscribeResponse_Refusal struct {
+	Refusal *FollowRefusal `protobuf:"bytes,5,opt,name=refusal,proto3,oneof"`
+}
+
+func (*SubscribeResponse_Welcome) isSubscribeResponse_Message() {}
+
+func (*SubscribeResponse_Change) isSubscribeResponse_Message() {}
+
+func (*SubscribeResponse_Refused) isSubscribeResponse_Message() {}
+
+func (*SubscribeResponse_Beat) isSubscribeResponse_Message() {}
+
+func (*SubscribeResponse_Refusal) isSubscribeResponse_Message() {}
+
+// SubscribeWelcome comes before any view. Its epoch is that of the views that
+// follow it.
+type SubscribeWelcome struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Epoch  *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Region string                 `protobuf:"bytes,2,opt,name=region,proto3" json:"region,omitempty"`
+	// Missing are features that views here rely on and the subscriber did not
+	// say: it is sent them all the same, and must not believe that it picks as
+	// they mean.
+	Missing       []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscribeWelcome) Reset() {
+	*x = SubscribeWelcome{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscribeWelcome) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscribeWelcome) ProtoMessage() {}
+
+func (x *SubscribeWelcome) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscribeWelcome.ProtoReflect.Descriptor instead.
+func (*SubscribeWelcome) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *SubscribeWelcome) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
+func (x *SubscribeWelcome) GetRegion() string {
+	if x != nil {
+		return x.Region
+	}
+	return ""
+}
+
+func (x *SubscribeWelcome) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+type SubscriptionsRefused struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Services      []*RefusedRoute        `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscriptionsRefused) Reset() {
+	*x = SubscriptionsRefused{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscriptionsRefused) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscriptionsRefused) ProtoMessage() {}
+
+func (x *SubscriptionsRefused) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscriptionsRefused.ProtoReflect.Descriptor instead.
+func (*SubscriptionsRefused) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *SubscriptionsRefused) GetServices() []*RefusedRoute {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
+// ViewChange leads from one version of a service's view to another. Region,
+// incarnation and epoch are those of the welcome before it.
+type ViewChange struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Base is of the same incarnation; a base_counter of 0 means that the change
+	// is the whole view.
+	BaseEpoch   uint64 `protobuf:"varint,2,opt,name=base_epoch,json=baseEpoch,proto3" json:"base_epoch,omitempty"`
+	BaseCounter uint64 `protobuf:"varint,3,opt,name=base_counter,json=baseCounter,proto3" json:"base_counter,omitempty"`
+	Counter     uint64 `protobuf:"varint,4,opt,name=counter,proto3" json:"counter,omitempty"`
+	// Deleted and empty say that there are no instances by intent.
+	Deleted bool `protobuf:"varint,5,opt,name=deleted,proto3" json:"deleted,omitempty"`
+	Empty   bool `protobuf:"varint,6,opt,name=empty,proto3" json:"empty,omitempty"`
+	// Put are endpoints that are new or otherwise, by id.
+	Put  []*Endpoint `protobuf:"bytes,7,rep,name=put,proto3" json:"put,omitempty"`
+	Gone []string    `protobuf:"bytes,8,rep,name=gone,proto3" json:"gone,omitempty"`
+	// Marks are all that there are, unless same_marks says that they are the base's.
+	Marks     []*ZoneMark `protobuf:"bytes,9,rep,name=marks,proto3" json:"marks,omitempty"`
+	SameMarks bool        `protobuf:"varint,10,opt,name=same_marks,json=sameMarks,proto3" json:"same_marks,omitempty"`
+	// Digest of what results, 16 bytes.
+	Digest        []byte `protobuf:"bytes,11,opt,name=digest,proto3" json:"digest,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewChange) Reset() {
+	*x = ViewChange{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewChange) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewChange) ProtoMessage() {}
+
+func (x *ViewChange) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewChange.ProtoReflect.Descriptor instead.
+func (*ViewChange) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ViewChange) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ViewChange) GetBaseEpoch() uint64 {
+	if x != nil {
+		return x.BaseEpoch
+	}
+	return 0
+}
+
+func (x *ViewChange) GetBaseCounter() uint64 {
+	if x != nil {
+		return x.BaseCounter
+	}
+	return 0
+}
+
+func (x *ViewChange) GetCounter() uint64 {
+	if x != nil {
+		return x.Counter
+	}
+	return 0
+}
+
+func (x *ViewChange) GetDeleted() bool {
+	if x != nil {
+		return x.Deleted
+	}
+	return false
+}
+
+func (x *ViewChange) GetEmpty() bool {
+	if x != nil {
+		return x.Empty
+	}
+	return false
+}
+
+func (x *ViewChange) GetPut() []*Endpoint {
+	if x != nil {
+		return x.Put
+	}
+	return nil
+}
+
+func (x *ViewChange) GetGone() []string {
+	if x != nil {
+		return x.Gone
+	}
+	return nil
+}
+
+func (x *ViewChange) GetMarks() []*ZoneMark {
+	if x != nil {
+		return x.Marks
+	}
+	return nil
+}
+
+func (x *ViewChange) GetSameMarks() bool {
+	if x != nil {
+		return x.SameMarks
+	}
+	return false
+}
+
+func (x *ViewChange) GetDigest() []byte {
+	if x != nil {
+		return x.Digest
+	}
+	return nil
+}
+
+// Endpoint is an instance as its callers see it.
+type Endpoint struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Id       string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	Revision string                 `protobuf:"bytes,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Address is host:port, or a URL.
+	Address string `protobuf:"bytes,3,opt,name=address,proto3" json:"address,omitempty"`
+	Zone    string `protobuf:"bytes,4,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Weight in thousandths; 0 is not to be used.
+	Weight        uint32  `protobuf:"varint,5,opt,name=weight,proto3" json:"weight,omitempty"`
+	Verdict       Verdict `protobuf:"varint,6,opt,name=verdict,proto3,enum=fairlead.v1.Verdict" json:"verdict,omitempty"`
+	HealthUnknown bool    `protobuf:"varint,7,opt,name=health_unknown,json=healthUnknown,proto3" json:"health_unknown,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Endpoint) Reset() {
+	*x = Endpoint{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Endpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Endpoint) ProtoMessage() {}
+
+func (x *Endpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
+func (*Endpoint) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Endpoint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Endpoint) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
+}
+
+func (x *Endpoint) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *Endpoint) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *Endpoint) GetWeight() uint32 {
+	if x != nil {
+		return x.Weight
+	}
+	return 0
+}
+
+func (x *Endpoint) GetVerdict() Verdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return Verdict_VERDICT_UNSPECIFIED
+}
+
+func (x *Endpoint) GetHealthUnknown() bool {
+	if x != nil {
+		return x.HealthUnknown
+	}
+	return false
+}
+
+// ZoneMark is what callers are told of one group in one zone.
+type ZoneMark struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// Zone is empty where small zones are pooled.
+	Zone string `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
+	// DegradedConfidence: health is disregarded here.
+	DegradedConfidence bool   `protobuf:"varint,3,opt,name=degraded_confidence,json=degradedConfidence,proto3" json:"degraded_confidence,omitempty"`
+	Counted            uint32 `protobuf:"varint,4,opt,name=counted,proto3" json:"counted,omitempty"`
+	In                 uint32 `protobuf:"varint,5,opt,name=in,proto3" json:"in,omitempty"`
+	unknownFields      protoimpl.UnknownFields
+	sizeCache          protoimpl.SizeCache
+}
+
+func (x *ZoneMark) Reset() {
+	*x = ZoneMark{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ZoneMark) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ZoneMark) ProtoMessage() {}
+
+func (x *ZoneMark) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ZoneMark.ProtoReflect.Descriptor instead.
+func (*ZoneMark) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ZoneMark) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *ZoneMark) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *ZoneMark) GetDegradedConfidence() bool {
+	if x != nil {
+		return x.DegradedConfidence
+	}
+	return false
+}
+
+func (x *ZoneMark) GetCounted() uint32 {
+	if x != nil {
+		return x.Counted
+	}
+	return 0
+}
+
+func (x *ZoneMark) GetIn() uint32 {
+	if x != nil {
+		return x.In
+	}
+	return 0
+}
+
 var File_fairlead_v1_view_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_view_proto_rawDesc = "" +
@@ -916,9 +1926,84 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x12,\n" +
 	"\achanged\x18\x04 \x03(\v2\x12.fairlead.v1.RouteR\achanged\x12\x18\n" +
 	"\adropped\x18\x05 \x03(\tR\adropped\x12\x16\n" +
-	"\x06digest\x18\x06 \x01(\tR\x06digest2T\n" +
+	"\x06digest\x18\x06 \x01(\tR\x06digest\"\xed\x01\n" +
+	"\x10SubscribeRequest\x123\n" +
+	"\x05hello\x18\x01 \x01(\v2\x1b.fairlead.v1.SubscribeHelloH\x00R\x05hello\x123\n" +
+	"\x04edit\x18\x02 \x01(\v2\x1d.fairlead.v1.SubscriptionEditH\x00R\x04edit\x125\n" +
+	"\aapplied\x18\x03 \x01(\v2\x19.fairlead.v1.ViewsAppliedH\x00R\aapplied\x12-\n" +
+	"\x04beat\x18\x04 \x01(\v2\x17.fairlead.v1.FollowBeatH\x00R\x04beatB\t\n" +
+	"\amessage\"t\n" +
+	"\x0eSubscribeHello\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
+	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
+	"\alibrary\x18\x03 \x01(\tR\alibrary\x12\x1a\n" +
+	"\bfeatures\x18\x04 \x03(\tR\bfeatures\"S\n" +
+	"\x10SubscriptionEdit\x12+\n" +
+	"\x03add\x18\x01 \x03(\v2\x19.fairlead.v1.SubscriptionR\x03add\x12\x12\n" +
+	"\x04drop\x18\x02 \x03(\tR\x04drop\"O\n" +
+	"\fSubscription\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12%\n" +
+	"\x04held\x18\x02 \x01(\v2\x11.fairlead.v1.HeldR\x04held\">\n" +
+	"\fViewsApplied\x12.\n" +
+	"\x05views\x18\x01 \x03(\v2\x18.fairlead.v1.AppliedViewR\x05views\"u\n" +
+	"\vAppliedView\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x14\n" +
+	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\acounter\x18\x03 \x01(\x04R\acounter\x12\x1c\n" +
+	"\tobjection\x18\x04 \x01(\tR\tobjection\"\xb2\x02\n" +
+	"\x11SubscribeResponse\x129\n" +
+	"\awelcome\x18\x01 \x01(\v2\x1d.fairlead.v1.SubscribeWelcomeH\x00R\awelcome\x121\n" +
+	"\x06change\x18\x02 \x01(\v2\x17.fairlead.v1.ViewChangeH\x00R\x06change\x12=\n" +
+	"\arefused\x18\x03 \x01(\v2!.fairlead.v1.SubscriptionsRefusedH\x00R\arefused\x12-\n" +
+	"\x04beat\x18\x04 \x01(\v2\x17.fairlead.v1.FollowBeatH\x00R\x04beat\x126\n" +
+	"\arefusal\x18\x05 \x01(\v2\x1a.fairlead.v1.FollowRefusalH\x00R\arefusalB\t\n" +
+	"\amessage\"n\n" +
+	"\x10SubscribeWelcome\x12(\n" +
+	"\x05epoch\x18\x01 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x12\x16\n" +
+	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
+	"\amissing\x18\x03 \x03(\tR\amissing\"M\n" +
+	"\x14SubscriptionsRefused\x125\n" +
+	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\xd3\x02\n" +
+	"\n" +
+	"ViewChange\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1d\n" +
+	"\n" +
+	"base_epoch\x18\x02 \x01(\x04R\tbaseEpoch\x12!\n" +
+	"\fbase_counter\x18\x03 \x01(\x04R\vbaseCounter\x12\x18\n" +
+	"\acounter\x18\x04 \x01(\x04R\acounter\x12\x18\n" +
+	"\adeleted\x18\x05 \x01(\bR\adeleted\x12\x14\n" +
+	"\x05empty\x18\x06 \x01(\bR\x05empty\x12'\n" +
+	"\x03put\x18\a \x03(\v2\x15.fairlead.v1.EndpointR\x03put\x12\x12\n" +
+	"\x04gone\x18\b \x03(\tR\x04gone\x12+\n" +
+	"\x05marks\x18\t \x03(\v2\x15.fairlead.v1.ZoneMarkR\x05marks\x12\x1d\n" +
+	"\n" +
+	"same_marks\x18\n" +
+	" \x01(\bR\tsameMarks\x12\x16\n" +
+	"\x06digest\x18\v \x01(\fR\x06digest\"\xd3\x01\n" +
+	"\bEndpoint\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\tR\brevision\x12\x18\n" +
+	"\aaddress\x18\x03 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04zone\x18\x04 \x01(\tR\x04zone\x12\x16\n" +
+	"\x06weight\x18\x05 \x01(\rR\x06weight\x12.\n" +
+	"\averdict\x18\x06 \x01(\x0e2\x14.fairlead.v1.VerdictR\averdict\x12%\n" +
+	"\x0ehealth_unknown\x18\a \x01(\bR\rhealthUnknown\"\x8f\x01\n" +
+	"\bZoneMark\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\x12/\n" +
+	"\x13degraded_confidence\x18\x03 \x01(\bR\x12degradedConfidence\x12\x18\n" +
+	"\acounted\x18\x04 \x01(\rR\acounted\x12\x0e\n" +
+	"\x02in\x18\x05 \x01(\rR\x02in*{\n" +
+	"\aVerdict\x12\x17\n" +
+	"\x13VERDICT_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10VERDICT_ELIGIBLE\x10\x01\x12\x14\n" +
+	"\x10VERDICT_DEGRADED\x10\x02\x12\x16\n" +
+	"\x12VERDICT_INELIGIBLE\x10\x03\x12\x13\n" +
+	"\x0fVERDICT_UNKNOWN\x10\x042T\n" +
 	"\vViewService\x12E\n" +
-	"\x06Follow\x12\x1a.fairlead.v1.FollowRequest\x1a\x1b.fairlead.v1.FollowResponse(\x010\x01BBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
+	"\x06Follow\x12\x1a.fairlead.v1.FollowRequest\x1a\x1b.fairlead.v1.FollowResponse(\x010\x012e\n" +
+	"\x13SubscriptionService\x12N\n" +
+	"\tSubscribe\x12\x1d.fairlead.v1.SubscribeRequest\x1a\x1e.fairlead.v1.SubscribeResponse(\x010\x01BBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
 	file_fairlead_v1_view_proto_rawDescOnce sync.Once
@@ -932,53 +2017,86 @@ func file_fairlead_v1_view_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_view_proto_rawDescData
 }
 
-var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 12)
+var file_fairlead_v1_view_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
+var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_fairlead_v1_view_proto_goTypes = []any{
-	(*FollowRequest)(nil),   // 0: fairlead.v1.FollowRequest
-	(*FollowHello)(nil),     // 1: fairlead.v1.FollowHello
-	(*Held)(nil),            // 2: fairlead.v1.Held
-	(*FollowAck)(nil),       // 3: fairlead.v1.FollowAck
-	(*RefusedRoute)(nil),    // 4: fairlead.v1.RefusedRoute
-	(*FollowBeat)(nil),      // 5: fairlead.v1.FollowBeat
-	(*WaitingRequests)(nil), // 6: fairlead.v1.WaitingRequests
-	(*FollowGoodbye)(nil),   // 7: fairlead.v1.FollowGoodbye
-	(*FollowResponse)(nil),  // 8: fairlead.v1.FollowResponse
-	(*FollowWelcome)(nil),   // 9: fairlead.v1.FollowWelcome
-	(*FollowRefusal)(nil),   // 10: fairlead.v1.FollowRefusal
-	(*RouteDelta)(nil),      // 11: fairlead.v1.RouteDelta
-	(*Epoch)(nil),           // 12: fairlead.v1.Epoch
-	(*Version)(nil),         // 13: fairlead.v1.Version
-	(*Route)(nil),           // 14: fairlead.v1.Route
+	(Verdict)(0),                 // 0: fairlead.v1.Verdict
+	(*FollowRequest)(nil),        // 1: fairlead.v1.FollowRequest
+	(*FollowHello)(nil),          // 2: fairlead.v1.FollowHello
+	(*Held)(nil),                 // 3: fairlead.v1.Held
+	(*FollowAck)(nil),            // 4: fairlead.v1.FollowAck
+	(*RefusedRoute)(nil),         // 5: fairlead.v1.RefusedRoute
+	(*FollowBeat)(nil),           // 6: fairlead.v1.FollowBeat
+	(*WaitingRequests)(nil),      // 7: fairlead.v1.WaitingRequests
+	(*FollowGoodbye)(nil),        // 8: fairlead.v1.FollowGoodbye
+	(*FollowResponse)(nil),       // 9: fairlead.v1.FollowResponse
+	(*FollowWelcome)(nil),        // 10: fairlead.v1.FollowWelcome
+	(*FollowRefusal)(nil),        // 11: fairlead.v1.FollowRefusal
+	(*RouteDelta)(nil),           // 12: fairlead.v1.RouteDelta
+	(*SubscribeRequest)(nil),     // 13: fairlead.v1.SubscribeRequest
+	(*SubscribeHello)(nil),       // 14: fairlead.v1.SubscribeHello
+	(*SubscriptionEdit)(nil),     // 15: fairlead.v1.SubscriptionEdit
+	(*Subscription)(nil),         // 16: fairlead.v1.Subscription
+	(*ViewsApplied)(nil),         // 17: fairlead.v1.ViewsApplied
+	(*AppliedView)(nil),          // 18: fairlead.v1.AppliedView
+	(*SubscribeResponse)(nil),    // 19: fairlead.v1.SubscribeResponse
+	(*SubscribeWelcome)(nil),     // 20: fairlead.v1.SubscribeWelcome
+	(*SubscriptionsRefused)(nil), // 21: fairlead.v1.SubscriptionsRefused
+	(*ViewChange)(nil),           // 22: fairlead.v1.ViewChange
+	(*Endpoint)(nil),             // 23: fairlead.v1.Endpoint
+	(*ZoneMark)(nil),             // 24: fairlead.v1.ZoneMark
+	(*Epoch)(nil),                // 25: fairlead.v1.Epoch
+	(*Version)(nil),              // 26: fairlead.v1.Version
+	(*Route)(nil),                // 27: fairlead.v1.Route
 }
 var file_fairlead_v1_view_proto_depIdxs = []int32{
-	1,  // 0: fairlead.v1.FollowRequest.hello:type_name -> fairlead.v1.FollowHello
-	3,  // 1: fairlead.v1.FollowRequest.ack:type_name -> fairlead.v1.FollowAck
-	5,  // 2: fairlead.v1.FollowRequest.beat:type_name -> fairlead.v1.FollowBeat
-	7,  // 3: fairlead.v1.FollowRequest.goodbye:type_name -> fairlead.v1.FollowGoodbye
-	2,  // 4: fairlead.v1.FollowHello.serves:type_name -> fairlead.v1.Held
-	2,  // 5: fairlead.v1.FollowHello.keeps:type_name -> fairlead.v1.Held
-	12, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
-	13, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
-	2,  // 8: fairlead.v1.FollowAck.serves:type_name -> fairlead.v1.Held
-	2,  // 9: fairlead.v1.FollowAck.keeps:type_name -> fairlead.v1.Held
-	4,  // 10: fairlead.v1.FollowAck.refused:type_name -> fairlead.v1.RefusedRoute
-	6,  // 11: fairlead.v1.FollowBeat.waiting:type_name -> fairlead.v1.WaitingRequests
-	9,  // 12: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.FollowWelcome
-	11, // 13: fairlead.v1.FollowResponse.routes:type_name -> fairlead.v1.RouteDelta
-	5,  // 14: fairlead.v1.FollowResponse.beat:type_name -> fairlead.v1.FollowBeat
-	10, // 15: fairlead.v1.FollowResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	12, // 16: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
-	13, // 17: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
-	13, // 18: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
-	12, // 19: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
-	14, // 20: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
-	0,  // 21: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
-	8,  // 22: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
-	22, // [22:23] is the sub-list for method output_type
-	21, // [21:22] is the sub-list for method input_type
-	21, // [21:21] is the sub-list for extension type_name
-	21, // [21:21] is the sub-list for extension extendee
-	0,  // [0:21] is the sub-list for field type_name
+	2,  // 0: fairlead.v1.FollowRequest.hello:type_name -> fairlead.v1.FollowHello
+	4,  // 1: fairlead.v1.FollowRequest.ack:type_name -> fairlead.v1.FollowAck
+	6,  // 2: fairlead.v1.FollowRequest.beat:type_name -> fairlead.v1.FollowBeat
+	8,  // 3: fairlead.v1.FollowRequest.goodbye:type_name -> fairlead.v1.FollowGoodbye
+	3,  // 4: fairlead.v1.FollowHello.serves:type_name -> fairlead.v1.Held
+	3,  // 5: fairlead.v1.FollowHello.keeps:type_name -> fairlead.v1.Held
+	25, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
+	26, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
+	3,  // 8: fairlead.v1.FollowAck.serves:type_name -> fairlead.v1.Held
+	3,  // 9: fairlead.v1.FollowAck.keeps:type_name -> fairlead.v1.Held
+	5,  // 10: fairlead.v1.FollowAck.refused:type_name -> fairlead.v1.RefusedRoute
+	7,  // 11: fairlead.v1.FollowBeat.waiting:type_name -> fairlead.v1.WaitingRequests
+	10, // 12: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.FollowWelcome
+	12, // 13: fairlead.v1.FollowResponse.routes:type_name -> fairlead.v1.RouteDelta
+	6,  // 14: fairlead.v1.FollowResponse.beat:type_name -> fairlead.v1.FollowBeat
+	11, // 15: fairlead.v1.FollowResponse.refusal:type_name -> fairlead.v1.FollowRefusal
+	25, // 16: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
+	26, // 17: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
+	26, // 18: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
+	25, // 19: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
+	27, // 20: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
+	14, // 21: fairlead.v1.SubscribeRequest.hello:type_name -> fairlead.v1.SubscribeHello
+	15, // 22: fairlead.v1.SubscribeRequest.edit:type_name -> fairlead.v1.SubscriptionEdit
+	17, // 23: fairlead.v1.SubscribeRequest.applied:type_name -> fairlead.v1.ViewsApplied
+	6,  // 24: fairlead.v1.SubscribeRequest.beat:type_name -> fairlead.v1.FollowBeat
+	16, // 25: fairlead.v1.SubscriptionEdit.add:type_name -> fairlead.v1.Subscription
+	3,  // 26: fairlead.v1.Subscription.held:type_name -> fairlead.v1.Held
+	18, // 27: fairlead.v1.ViewsApplied.views:type_name -> fairlead.v1.AppliedView
+	20, // 28: fairlead.v1.SubscribeResponse.welcome:type_name -> fairlead.v1.SubscribeWelcome
+	22, // 29: fairlead.v1.SubscribeResponse.change:type_name -> fairlead.v1.ViewChange
+	21, // 30: fairlead.v1.SubscribeResponse.refused:type_name -> fairlead.v1.SubscriptionsRefused
+	6,  // 31: fairlead.v1.SubscribeResponse.beat:type_name -> fairlead.v1.FollowBeat
+	11, // 32: fairlead.v1.SubscribeResponse.refusal:type_name -> fairlead.v1.FollowRefusal
+	25, // 33: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
+	5,  // 34: fairlead.v1.SubscriptionsRefused.services:type_name -> fairlead.v1.RefusedRoute
+	23, // 35: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
+	24, // 36: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
+	0,  // 37: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
+	1,  // 38: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
+	13, // 39: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
+	9,  // 40: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
+	19, // 41: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
+	40, // [40:42] is the sub-list for method output_type
+	38, // [38:40] is the sub-list for method input_type
+	38, // [38:38] is the sub-list for extension type_name
+	38, // [38:38] is the sub-list for extension extendee
+	0,  // [0:38] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_view_proto_init() }
@@ -999,18 +2117,32 @@ func file_fairlead_v1_view_proto_init() {
 		(*FollowResponse_Beat)(nil),
 		(*FollowResponse_Refusal)(nil),
 	}
+	file_fairlead_v1_view_proto_msgTypes[12].OneofWrappers = []any{
+		(*SubscribeRequest_Hello)(nil),
+		(*SubscribeRequest_Edit)(nil),
+		(*SubscribeRequest_Applied)(nil),
+		(*SubscribeRequest_Beat)(nil),
+	}
+	file_fairlead_v1_view_proto_msgTypes[18].OneofWrappers = []any{
+		(*SubscribeResponse_Welcome)(nil),
+		(*SubscribeResponse_Change)(nil),
+		(*SubscribeResponse_Refused)(nil),
+		(*SubscribeResponse_Beat)(nil),
+		(*SubscribeResponse_Refusal)(nil),
+	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_view_proto_rawDesc), len(file_fairlead_v1_view_proto_rawDesc)),
-			NumEnums:      0,
-			NumMessages:   12,
+			NumEnums:      1,
+			NumMessages:   24,
 			NumExtensions: 0,
-			NumServices:   1,
+			NumServices:   2,
 		},
 		GoTypes:           file_fairlead_v1_view_proto_goTypes,
 		DependencyIndexes: file_fairlead_v1_view_proto_depIdxs,
+		EnumInfos:         file_fairlead_v1_view_proto_enumTypes,
 		MessageInfos:      file_fairlead_v1_view_proto_msgTypes,
 	}.Build()
 	File_fairlead_v1_view_proto = out.File

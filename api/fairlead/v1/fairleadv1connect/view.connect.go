@@ -23,6 +23,8 @@ const _ = connect.IsAtLeastVersion1_13_0
 const (
 	// ViewServiceName is the fully-qualified name of the ViewService service.
 	ViewServiceName = "fairlead.v1.ViewService"
+	// SubscriptionServiceName is the fully-qualified name of the SubscriptionService service.
+	SubscriptionServiceName = "fairlead.v1.SubscriptionService"
 )
 
 // These constants are the fully-qualified names of the RPCs defined in this package. They're
@@ -35,6 +37,9 @@ const (
 const (
 	// ViewServiceFollowProcedure is the fully-qualified name of the ViewService's Follow RPC.
 	ViewServiceFollowProcedure = "/fairlead.v1.ViewService/Follow"
+	// SubscriptionServiceSubscribeProcedure is the fully-qualified name of the SubscriptionService's
+	// Subscribe RPC.
+	SubscriptionServiceSubscribeProcedure = "/fairlead.v1.SubscriptionService/Subscribe"
 )
 
 // ViewServiceClient is a client for the fairlead.v1.ViewService service.
@@ -107,4 +112,76 @@ type UnimplementedViewServiceHandler struct{}
 
 func (UnimplementedViewServiceHandler) Follow(context.Context, *connect.BidiStream[v1.FollowRequest, v1.FollowResponse]) error {
 	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.ViewService.Follow is not implemented"))
+}
+
+// SubscriptionServiceClient is a client for the fairlead.v1.SubscriptionService service.
+type SubscriptionServiceClient interface {
+	// Subscribe stays open. The first message up is Hello.
+	Subscribe(context.Context) *connect.BidiStreamForClient[v1.SubscribeRequest, v1.SubscribeResponse]
+}
+
+// NewSubscriptionServiceClient constructs a client for the fairlead.v1.SubscriptionService service.
+// By default, it uses the Connect protocol with the binary Protobuf Codec, asks for gzipped
+// responses, and sends uncompressed requests. To use the gRPC or gRPC-Web protocols, supply the
+// connect.WithGRPC() or connect.WithGRPCWeb() options.
+//
+// The URL supplied here should be the base URL for the Connect or gRPC server (for example,
+// http://api.acme.com or https://acme.com/grpc).
+func NewSubscriptionServiceClient(httpClient connect.HTTPClient, baseURL string, opts ...connect.ClientOption) SubscriptionServiceClient {
+	baseURL = strings.TrimRight(baseURL, "/")
+	subscriptionServiceMethods := v1.File_fairlead_v1_view_proto.Services().ByName("SubscriptionService").Methods()
+	return &subscriptionServiceClient{
+		subscribe: connect.NewClient[v1.SubscribeRequest, v1.SubscribeResponse](
+			httpClient,
+			baseURL+SubscriptionServiceSubscribeProcedure,
+			connect.WithSchema(subscriptionServiceMethods.ByName("Subscribe")),
+			connect.WithClientOptions(opts...),
+		),
+	}
+}
+
+// subscriptionServiceClient implements SubscriptionServiceClient.
+type subscriptionServiceClient struct {
+	subscribe *connect.Client[v1.SubscribeRequest, v1.SubscribeResponse]
+}
+
+// Subscribe calls fairlead.v1.SubscriptionService.Subscribe.
+func (c *subscriptionServiceClient) Subscribe(ctx context.Context) *connect.BidiStreamForClient[v1.SubscribeRequest, v1.SubscribeResponse] {
+	return c.subscribe.CallBidiStream(ctx)
+}
+
+// SubscriptionServiceHandler is an implementation of the fairlead.v1.SubscriptionService service.
+type SubscriptionServiceHandler interface {
+	// Subscribe stays open. The first message up is Hello.
+	Subscribe(context.Context, *connect.BidiStream[v1.SubscribeRequest, v1.SubscribeResponse]) error
+}
+
+// NewSubscriptionServiceHandler builds an HTTP handler from the service implementation. It returns
+// the path on which to mount the handler and the handler itself.
+//
+// By default, handlers support the Connect, gRPC, and gRPC-Web protocols with the binary Protobuf
+// and JSON codecs. They also support gzip compression.
+func NewSubscriptionServiceHandler(svc SubscriptionServiceHandler, opts ...connect.HandlerOption) (string, http.Handler) {
+	subscriptionServiceMethods := v1.File_fairlead_v1_view_proto.Services().ByName("SubscriptionService").Methods()
+	subscriptionServiceSubscribeHandler := connect.NewBidiStreamHandler(
+		SubscriptionServiceSubscribeProcedure,
+		svc.Subscribe,
+		connect.WithSchema(subscriptionServiceMethods.ByName("Subscribe")),
+		connect.WithHandlerOptions(opts...),
+	)
+	return "/fairlead.v1.SubscriptionService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case SubscriptionServiceSubscribeProcedure:
+			subscriptionServiceSubscribeHandler.ServeHTTP(w, r)
+		default:
+			http.NotFound(w, r)
+		}
+	})
+}
+
+// UnimplementedSubscriptionServiceHandler returns CodeUnimplemented from all methods.
+type UnimplementedSubscriptionServiceHandler struct{}
+
+func (UnimplementedSubscriptionServiceHandler) Subscribe(context.Context, *connect.BidiStream[v1.SubscribeRequest, v1.SubscribeResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.SubscriptionService.Subscribe is not implemented"))
 }

@@ -1,0 +1,151 @@
+package views
+
+import (
+	"slices"
+	"time"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/wire"
+)
+
+// stirLocked has the sender look at a service.
+func (sub *subscriber) stirLocked(service string, urgent bool) {
+	h := sub.holds[service]
+	if h == nil || h.hurries || h.waits && !urgent {
+		return
+	}
+	if h.waits = true; urgent {
+		h.hurries = true
+		sub.urgent = append(sub.urgent, service) // its place in rest is passed over
+	} else {
+		sub.rest = append(sub.rest, service)
+	}
+	sub.stir()
+}
+
+func (sub *subscriber) stir() {
+	select {
+	case sub.wake <- struct{}{}:
+	default:
+	}
+}
+
+// send welcomes the subscriber, then sends what there is whenever it can.
+func (sub *subscriber) send() error {
+	if sub.ctx.Err() != nil { // refused before it was welcome
+		return sub.lastWord()
+	}
+	welcome := &pb.SubscribeWelcome{Epoch: wire.EpochProto(sub.epoch), Region: sub.s.region, Missing: sub.missing()}
+	if err := sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Welcome{Welcome: welcome}}); err != nil {
+		return err
+	}
+	beat := time.NewTicker(sub.s.cfg.Beat)
+	defer beat.Stop()
+	for {
+		sent, err := sub.sendNext()
+		if err != nil {
+			return err
+		}
+		if sent {
+			continue
+		}
+		select { // there may be something to send, it is time for a beat, or the end
+		case <-sub.wake:
+		case <-beat.C:
+			if err := sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Beat{Beat: &pb.FollowBeat{}}}); err != nil {
+				return err
+			}
+		case <-sub.ctx.Done():
+			return sub.lastWord()
+		}
+	}
+}
+
+// missing are the features that views here rely on and the subscriber lacks.
+func (sub *subscriber) missing() []string {
+	return slices.DeleteFunc(Features(), func(f string) bool { return slices.Contains(sub.hello.GetFeatures(), f) })
+}
+
+// lastWord tells a subscriber that was ended from here why.
+func (sub *subscriber) lastWord() error {
+	sub.once.Do(func() {})
+	if sub.refusal == nil || sub.stream.Context().Err() != nil {
+		return sub.ctx.Err()
+	}
+	return sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Refusal{Refusal: sub.refusal}})
+}
+
+// sendNext sends one message, if there is one.
+func (sub *subscriber) sendNext() (sent bool, err error) {
+	if sub.ctx.Err() != nil {
+		return false, nil
+	}
+	if refused := sub.s.takeRefused(sub); refused != nil {
+		return true, sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Refused{Refused: &pb.SubscriptionsRefused{Services: refused}}})
+	}
+	f := sub.s.take(sub)
+	if f == nil {
+		return false, nil
+	}
+	m, err := f.encoded(sub.stream)
+	if err != nil {
+		return false, err
+	}
+	return true, sub.stream.SendMsg(m)
+}
+
+// refusedAtOnce bounds one message.
+const refusedAtOnce = 2000
+
+func (s *Server) takeRefused(sub *subscriber) []*pb.RefusedRoute {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(sub.refused), refusedAtOnce)
+	if n == 0 {
+		return nil
+	}
+	out := sub.refused[:n:n]
+	sub.refused = sub.refused[n:]
+	return out
+}
+
+// take is the change of the next service that the subscriber is not current
+// of, those that hurry first; it is taken as held from here on. Nil: there is
+// none.
+func (s *Server) take(sub *subscriber) *frame {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		name, urgent, ok := sub.popLocked()
+		if !ok {
+			return nil
+		}
+		h, t := sub.holds[name], s.topics[name]
+		if h == nil || h.hurries && !urgent { // dropped meanwhile, or sent as urgent
+			continue
+		}
+		h.waits, h.hurries = false, false
+		if t == nil || t.newest == nil || h.version == t.newest.Version && h.digest == t.digest {
+			continue
+		}
+		base := h.sent
+		if base == nil {
+			base = t.base(h.version, h.digest)
+		}
+		f := t.frame(base, h.digest)
+		h.sent, h.version, h.digest = t.newest, t.newest.Version, t.digest
+		return f
+	}
+}
+
+func (sub *subscriber) popLocked() (name string, urgent, ok bool) {
+	switch {
+	case len(sub.urgent) > 0:
+		name, sub.urgent = sub.urgent[0], sub.urgent[1:]
+		return name, true, true
+	case len(sub.rest) > 0:
+		name, sub.rest = sub.rest[0], sub.rest[1:]
+		return name, false, true
+	}
+	return "", false, false
+}

@@ -1,0 +1,153 @@
+// Package views is the server's side of the stream of service views: it sends
+// each subscriber the views of the services that it names, each as one change
+// from the version that it holds, and knows what each picks by. What is
+// published is handed to it; it decides nothing. A stalled subscriber has a
+// sender of its own, which takes the newest whenever it can send, and delays no
+// other. Read [Server] first.
+package views
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Config joins a Server to its process. Functions are called from many
+// goroutines at once.
+type Config struct {
+	// Peer says who is at the other end of a stream, by its certificate. What a
+	// subscriber says of itself must equal it.
+	Peer func(ctx context.Context) (role, name string, err error)
+	// May says why a subscriber may not hold a service's view; nil lets everyone.
+	May func(role, name, service string) error
+	// Leader is the address of another control that leads, for who is refused
+	// here; nil, or an empty one, knows of none.
+	Leader func() string
+	// Clock must be monotonic; nil means time.Now.
+	Clock func() time.Time
+	// Beat is sent after so long without anything else; zero means 1 s.
+	Beat time.Duration
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// MostServices that one subscriber may hold.
+const MostServices = 2000
+
+// Features of views that a subscriber must know to pick as they mean: that a
+// weight of 0 is not to be used, and that health is disregarded where a zone is
+// marked.
+func Features() []string { return []string{"out", "marks"} }
+
+// Server serves SubscriptionService while views are published here, from Begin
+// to End.
+type Server struct {
+	pb.UnimplementedSubscriptionServiceServer
+	cfg Config
+
+	mu          sync.Mutex
+	leads       bool
+	epoch       view.Epoch
+	region      string
+	topics      map[string]*topic      // :: service → its views
+	subscribers map[string]*subscriber // :: role/name → its newest stream, open or not
+}
+
+// New makes a Server; Register puts it on a gRPC server.
+func New(cfg Config) *Server {
+	if cfg.May == nil {
+		cfg.May = func(string, string, string) error { return nil }
+	}
+	if cfg.Leader == nil {
+		cfg.Leader = func() string { return "" }
+	}
+	if cfg.Clock == nil {
+		cfg.Clock = time.Now
+	}
+	if cfg.Beat == 0 {
+		cfg.Beat = time.Second
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Server{cfg: cfg, topics: map[string]*topic{}, subscribers: map[string]*subscriber{}}
+}
+
+// Register puts the service on a gRPC server.
+func (s *Server) Register(r grpc.ServiceRegistrar) { pb.RegisterSubscriptionServiceServer(r, s) }
+
+// Begin takes views and subscribers from now on, under an epoch.
+func (s *Server) Begin(e view.Epoch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leads, s.epoch = true, e
+}
+
+// Publish makes v what is sent of its service. It does not wait for anyone.
+// Urgent views go before others that wait to be sent. What is not of the
+// present epoch, or lower than before, is ignored. The view is not to be
+// changed afterwards.
+func (s *Server) Publish(v *view.Service, urgent bool) {
+	digest := v.Digest()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.leads || v.Epoch != s.epoch {
+		return
+	}
+	t := s.topicLocked(v.Name)
+	if t.newest != nil && v.Version.Against(t.newest.Version) != view.Newer {
+		s.cfg.Log.Warn("a view that is no newer was published", "service", v.Name, "published", v.Version, "newest", t.newest.Version)
+		return
+	}
+	t.publish(v, digest)
+	for sub := range t.subscribers {
+		sub.stirLocked(v.Name, urgent)
+	}
+}
+
+// Forget drops the views of a service that is no more. Who holds it keeps it.
+func (s *Server) Forget(service string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.topics[service]; t != nil {
+		t.newest, t.recent = nil, nil
+		clear(t.frames)
+		s.dropLocked(service, t)
+	}
+}
+
+// End ends every stream with a refusal, and forgets everything: what another
+// leader publishes is not known here.
+func (s *Server) End() {
+	leader := s.cfg.Leader()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leads = false
+	for _, sub := range s.subscribers {
+		sub.end(&pb.FollowRefusal{Reason: "no views are published here any more", Leader: leader})
+	}
+	clear(s.topics)
+	clear(s.subscribers)
+}
+
+func (s *Server) topicLocked(service string) *topic {
+	t := s.topics[service]
+	if t == nil {
+		t = &topic{frames: map[frameKey]*frame{}, subscribers: map[*subscriber]struct{}{}}
+		s.topics[service] = t
+	}
+	return t
+}
+
+// dropLocked forgets a topic that has neither a view nor subscribers.
+func (s *Server) dropLocked(service string, t *topic) {
+	if t.newest == nil && len(t.subscribers) == 0 {
+		delete(s.topics, service)
+	}
+}

@@ -1,0 +1,111 @@
+package views
+
+import (
+	"fmt"
+	"testing"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/wire"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+var epoch = view.Epoch{Incarnation: "i", Number: 1, Nonce: "n"}
+
+func published(service string, counter uint64, endpoints int) *view.Service {
+	s := &view.Service{Name: service, Epoch: epoch, Version: view.Version{Incarnation: "i", Epoch: 1, Counter: counter}}
+	for i := range endpoints {
+		s.Endpoints = append(s.Endpoints, view.Endpoint{ID: fmt.Sprintf("i%04d", i), Weight: 1000})
+	}
+	return s
+}
+
+// entered is a subscriber without a stream.
+func entered(s *Server, name string, holds ...*view.Service) *subscriber {
+	sub := &subscriber{s: s, role: "gateway", name: name, wake: make(chan struct{}, 1), holds: map[string]*holding{}, cancel: func() {}}
+	s.enter(sub, &pb.SubscribeHello{Name: name})
+	for _, v := range holds {
+		held := &pb.Subscription{Service: v.Name, Held: wire.HeldProto(v.Version, v.Digest().String())}
+		if v.Version.Zero() {
+			held.Held = nil
+		}
+		if err := s.obey(sub, &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Edit{Edit: &pb.SubscriptionEdit{Add: []*pb.Subscription{held}}}}); err != nil {
+			panic(err)
+		}
+	}
+	return sub
+}
+
+func TestAChangeIsEncodedOnceForAllWhoHoldTheSame(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	one, two := published("a", 1, 3), published("a", 2, 4)
+	s.Publish(one, false)
+	// Two by what they say that they hold, one by what it was sent, two with nothing.
+	x, y, z := entered(s, "x", one), entered(s, "y", one), entered(s, "z", &view.Service{Name: "a"})
+	s.take(z)
+	s.Publish(two, false)
+	f := s.take(x)
+	if f == nil || f != s.take(y) || f != s.take(z) {
+		t.Error("a change from one version to another is not shared")
+	}
+	n := entered(s, "n", &view.Service{Name: "a"})
+	if whole := s.take(n); whole == f || whole != s.take(entered(s, "m", &view.Service{Name: "a"})) {
+		t.Error("a whole view is not shared, or is a change")
+	}
+	if s.take(x) != nil {
+		t.Error("who was sent the newest is sent something")
+	}
+}
+
+func TestWhatIsUrgentGoesBeforeWhatWaits(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	x := entered(s, "x", &view.Service{Name: "a"}, &view.Service{Name: "b"}, &view.Service{Name: "c"})
+	for s.take(x) != nil {
+	}
+	s.Publish(published("a", 1, 1), false)
+	s.Publish(published("b", 2, 1), false)
+	s.Publish(published("c", 3, 1), true)
+	s.Publish(published("b", 4, 1), true)
+	var got []string
+	for f := s.take(x); f != nil; f = s.take(x) {
+		got = append(got, fmt.Sprint(f.to.Name, f.to.Version.Counter))
+	}
+	if fmt.Sprint(got) != "[c3 b4 a1]" {
+		t.Errorf("sent %v", got)
+	}
+}
+
+func TestKeptViewsAreBounded(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	for n := range uint64(200) {
+		s.Publish(published("small", n+1, 1), false)
+		if n < 5 {
+			s.Publish(published("large", n+1, mostEndpoints/3), false)
+		}
+	}
+	if small, large := len(s.topics["small"].recent), len(s.topics["large"].recent); small != mostRecent || large != 3 {
+		t.Errorf("%d of the small service and %d of the large one are kept", small, large)
+	}
+	x := entered(s, "x", &view.Service{Name: "nobody publishes it"})
+	s.leave(x)
+	s.Forget("small")
+	s.Forget("large")
+	if len(s.topics) != 0 {
+		t.Errorf("%d topics are left of nothing", len(s.topics))
+	}
+}
+
+func TestWhoDoesNotTakeItsAnswersIsLetGo(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	x := entered(s, "x")
+	var err error
+	for n := 0; err == nil && n < 2*mostWaiting; n++ {
+		err = s.obey(x, &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Edit{Edit: &pb.SubscriptionEdit{Drop: []string{"a"}, Add: []*pb.Subscription{{Service: "a"}}}}})
+	}
+	if err == nil {
+		t.Error("what waits has no bound")
+	}
+}

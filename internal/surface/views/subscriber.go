@@ -1,0 +1,306 @@
+package views
+
+import (
+	"context"
+	"errors"
+	"io"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/wire"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+const (
+	// helloTimeout bounds how long a stream may stay without its first message.
+	helloTimeout = 5 * time.Second
+	// stuckTimeout is how long a sender is waited for when its stream is over;
+	// one that is stuck in a stalled stream is let go by returning.
+	stuckTimeout = 200 * time.Millisecond
+	// mostWaiting services and refusals wait to be told; who asks for more
+	// without taking any is let go.
+	mostWaiting = 20_000
+)
+
+// subscriber is one stream. Its handler waits for the end; a reader obeys what
+// the subscriber says, and a sender sends, and nobody else does once it runs.
+// What it holds is guarded by the server's lock.
+type subscriber struct {
+	s          *Server
+	role, name string
+	stream     pb.SubscriptionService_SubscribeServer
+	ctx        context.Context // ends with the stream, or when it is ended from here
+	cancel     context.CancelFunc
+	wake       chan struct{} // holds one: there is something to send
+
+	hello   *pb.SubscribeHello
+	epoch   view.Epoch // of the welcome
+	open    bool       // from enter until it leaves or is replaced
+	left    bool
+	heard   time.Time
+	holds   map[string]*holding // :: service → what is held of it
+	urgent  []string            // services of which there may be something to send
+	rest    []string
+	refused []*pb.RefusedRoute
+
+	once    sync.Once
+	refusal *pb.FollowRefusal // why it was ended from here, written before cancel
+}
+
+// holding is what a subscriber holds of one service.
+type holding struct {
+	version view.Version // as it said, or as was sent since
+	digest  view.Digest
+	sent    *view.Service // nil: what it holds is only known by what it said
+	waits   bool          // in urgent or rest
+	hurries bool          // in urgent
+
+	applied   view.Version
+	objection string
+}
+
+// Subscribe serves one subscriber until either side ends it.
+func (s *Server) Subscribe(stream pb.SubscriptionService_SubscribeServer) error {
+	role, name, err := s.cfg.Peer(stream.Context())
+	if err != nil {
+		return status.Errorf(codes.Unauthenticated, "cannot tell who subscribes: %v", err)
+	}
+	if err := stream.SendHeader(nil); err != nil { // says that this control lives
+		return err
+	}
+	sub := &subscriber{s: s, role: role, name: name, stream: stream, wake: make(chan struct{}, 1), holds: map[string]*holding{}}
+	sub.ctx, sub.cancel = context.WithCancel(stream.Context())
+	defer sub.cancel()
+	defer s.leave(sub)
+	greeted, read := make(chan struct{}), make(chan error, 1)
+	go func() { read <- sub.read(greeted) }()
+	timer := time.NewTimer(helloTimeout)
+	defer timer.Stop()
+	select { // it says hello, says something else, or says nothing
+	case <-greeted:
+	case err := <-read:
+		return sub.over(err)
+	case <-timer.C:
+		return status.Errorf(codes.DeadlineExceeded, "no hello within %s", helloTimeout)
+	}
+	return sub.serve(read)
+}
+
+// serve waits for the end: the subscriber leaves, the stream breaks, or it is
+// ended from here.
+func (sub *subscriber) serve(read <-chan error) error {
+	sent := make(chan error, 1)
+	go func() { sent <- sub.send() }()
+	var err error
+	select {
+	case err = <-read:
+	case err = <-sent:
+		return sub.over(err)
+	case <-sub.ctx.Done():
+	}
+	sub.cancel()
+	timer := time.NewTimer(stuckTimeout)
+	defer timer.Stop()
+	select {
+	case <-sent:
+	case <-timer.C:
+	}
+	return sub.over(err)
+}
+
+// read obeys until the stream ends. Greeted is closed once hello was taken.
+func (sub *subscriber) read(greeted chan<- struct{}) error {
+	first, err := sub.stream.Recv()
+	if err != nil {
+		return err
+	}
+	hello := first.GetHello()
+	switch {
+	case hello == nil:
+		return status.Error(codes.InvalidArgument, "the first message must be hello")
+	case hello.GetName() != sub.name:
+		return status.Errorf(codes.PermissionDenied, "%q may not subscribe as %q", sub.name, hello.GetName())
+	}
+	sub.s.enter(sub, hello)
+	close(greeted)
+	for {
+		m, err := sub.stream.Recv()
+		if err != nil {
+			return err
+		}
+		if err := sub.s.obey(sub, m); err != nil {
+			return err
+		}
+	}
+}
+
+// over is what the subscriber is told when its stream is over.
+func (sub *subscriber) over(err error) error {
+	sub.once.Do(func() {}) // from here on the refusal does not change
+	switch {
+	case sub.refusal != nil:
+		return status.Error(codes.Aborted, sub.refusal.GetReason())
+	case errors.Is(err, io.EOF):
+		return nil
+	case err != nil && status.Code(err) != codes.Unknown:
+		return err
+	}
+	return status.Error(codes.Canceled, "the stream ended")
+}
+
+// end ends the stream from here; it does not wait. The refusal is sent by
+// whoever sends, where that is not stuck.
+func (sub *subscriber) end(r *pb.FollowRefusal) {
+	sub.once.Do(func() {
+		sub.refusal = r
+		sub.cancel()
+	})
+}
+
+// enter makes a stream its subscriber's only one, or ends it where no views are
+// published.
+func (s *Server) enter(sub *subscriber, hello *pb.SubscribeHello) {
+	leader := s.cfg.Leader()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := s.cfg.Clock()
+	sub.hello, sub.heard, sub.epoch = hello, now, s.epoch
+	if sub.left { // it said hello too late
+		return
+	}
+	if !s.leads {
+		sub.end(&pb.FollowRefusal{Reason: "no views are published here: this control does not lead, or has only just begun to", Leader: leader})
+		return
+	}
+	key := sub.role + "/" + sub.name
+	if old := s.subscribers[key]; old != nil {
+		old.end(&pb.FollowRefusal{Reason: "another stream of this subscriber replaced this one"})
+	}
+	s.forgetLocked(now)
+	sub.open, s.subscribers[key] = true, sub
+	s.cfg.Log.Info("a subscriber is connected", "role", sub.role, "name", sub.name, "library", hello.GetLibrary())
+}
+
+// leave keeps what is known of a subscriber, for people.
+func (s *Server) leave(sub *subscriber) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if sub.left = true; sub.open {
+		s.releaseLocked(sub)
+		s.cfg.Log.Info("a subscriber is no longer connected", "role", sub.role, "name", sub.name)
+	}
+}
+
+// releaseLocked has nothing more sent to a subscriber.
+func (s *Server) releaseLocked(sub *subscriber) {
+	sub.open, sub.urgent, sub.rest, sub.refused = false, nil, nil, nil
+	for name, h := range sub.holds {
+		h.sent = nil
+		s.unlistLocked(sub, name)
+	}
+}
+
+func (s *Server) unlistLocked(sub *subscriber, service string) {
+	if t := s.topics[service]; t != nil {
+		delete(t.subscribers, sub)
+		s.dropLocked(service, t)
+	}
+}
+
+// remembered is for how long it is known what a subscriber held that left.
+const remembered = time.Hour
+
+func (s *Server) forgetLocked(now time.Time) {
+	for key, sub := range s.subscribers {
+		if !sub.open && now.Sub(sub.heard) > remembered {
+			delete(s.subscribers, key)
+		}
+	}
+}
+
+// obey takes in one message of a stream that is open.
+func (s *Server) obey(sub *subscriber, m *pb.SubscribeRequest) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !sub.open {
+		return nil
+	}
+	sub.heard = s.cfg.Clock()
+	switch m := m.GetMessage().(type) {
+	case *pb.SubscribeRequest_Edit:
+		return s.editLocked(sub, m.Edit)
+	case *pb.SubscribeRequest_Applied:
+		for _, a := range m.Applied.GetViews() {
+			s.appliedLocked(sub, a)
+		}
+	case *pb.SubscribeRequest_Hello:
+		return status.Error(codes.InvalidArgument, "hello is said once")
+	}
+	return nil
+}
+
+func (s *Server) editLocked(sub *subscriber, e *pb.SubscriptionEdit) error {
+	for _, name := range e.GetDrop() {
+		if sub.holds[name] != nil {
+			delete(sub.holds, name)
+			s.unlistLocked(sub, name)
+		}
+	}
+	for _, a := range e.GetAdd() {
+		if why := s.mayLocked(sub, a.GetService()); why != "" {
+			sub.refused = append(sub.refused, &pb.RefusedRoute{Service: a.GetService(), Reason: why})
+			continue
+		}
+		s.addLocked(sub, a)
+	}
+	if len(sub.refused)+len(sub.rest) > mostWaiting {
+		return status.Errorf(codes.ResourceExhausted, "more than %d answers wait to be taken", mostWaiting)
+	}
+	if len(sub.refused) > 0 {
+		sub.stir()
+	}
+	return nil
+}
+
+// mayLocked says why a service cannot be had; empty where it can.
+func (s *Server) mayLocked(sub *subscriber, service string) string {
+	switch {
+	case service == "":
+		return "it has no name"
+	case sub.holds[service] == nil && len(sub.holds) >= MostServices:
+		return "a subscriber holds at most 2,000 services"
+	}
+	if err := s.cfg.May(sub.role, sub.name, service); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func (s *Server) addLocked(sub *subscriber, a *pb.Subscription) {
+	h := &holding{version: wire.Version(a.GetHeld().GetVersion())}
+	t := s.topicLocked(a.GetService())
+	var err error
+	if h.digest, err = view.ParseDigest(a.GetHeld().GetDigest()); err != nil || h.version.Epoch > s.epoch.Number || t.newest != nil && h.version.Against(t.newest.Version) == view.Newer {
+		h.version = view.Version{} // it holds something that is not known here
+	}
+	if old := sub.holds[a.GetService()]; old != nil {
+		h.waits, h.hurries = old.waits, old.hurries
+	}
+	h.applied = h.version
+	sub.holds[a.GetService()] = h
+	t.subscribers[sub] = struct{}{}
+	sub.stirLocked(a.GetService(), false)
+}
+
+func (s *Server) appliedLocked(sub *subscriber, a *pb.AppliedView) {
+	h, t := sub.holds[a.GetService()], s.topics[a.GetService()]
+	v := view.Version{Region: s.region, Incarnation: sub.epoch.Incarnation, Epoch: a.GetEpoch(), Counter: a.GetCounter()}
+	if h == nil || t == nil || t.newest == nil || v.Against(t.newest.Version) == view.Newer {
+		return
+	}
+	h.applied, h.objection = v, a.GetObjection()
+}

@@ -1,0 +1,105 @@
+package views
+
+import (
+	"slices"
+	"sync"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/wire"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// topic is one service's views: the newest, and earlier ones that subscribers
+// may come back with.
+type topic struct {
+	newest      *view.Service
+	digest      view.Digest // of newest
+	recent      []retained  // the newest is last
+	frames      map[frameKey]*frame
+	subscribers map[*subscriber]struct{}
+}
+
+type retained struct {
+	view   *view.Service
+	digest view.Digest
+}
+
+const (
+	// mostRecent views of a service are kept, and mostEndpoints of them
+	// together: who comes back with an older one is sent everything.
+	mostRecent    = 64
+	mostEndpoints = 50_000
+)
+
+func (t *topic) publish(v *view.Service, digest view.Digest) {
+	t.newest, t.digest = v, digest
+	t.recent = append(t.recent, retained{v, digest})
+	kept, endpoints := 0, 0
+	for _, r := range slices.Backward(t.recent) {
+		if endpoints += len(r.view.Endpoints); kept > 0 && (kept == mostRecent || endpoints > mostEndpoints) {
+			break
+		}
+		kept++
+	}
+	t.recent = slices.Clone(t.recent[len(t.recent)-kept:])
+	clear(t.frames)
+}
+
+// base is the view that a subscriber says it holds; nil where its content is
+// not at hand. Who holds the content of the newest needs only the new number.
+func (t *topic) base(v view.Version, digest view.Digest) *view.Service {
+	if v.Zero() || v.Against(t.newest.Version) == view.Foreign || v.Against(t.newest.Version) == view.Newer {
+		return nil
+	}
+	if digest == t.digest {
+		same := *t.newest
+		same.Version = v
+		return &same
+	}
+	for _, r := range t.recent {
+		if r.view.Version == v && r.digest == digest {
+			return r.view
+		}
+	}
+	return nil
+}
+
+// frameKey names a change to the newest view: from one of a version and a
+// content, or from nothing.
+type frameKey struct {
+	base   view.Version
+	digest view.Digest
+}
+
+// frame is one change, encoded once for all who need it.
+type frame struct {
+	base, to *view.Service // base may be nil
+	once     sync.Once
+	msg      grpc.PreparedMsg
+	err      error
+}
+
+// frame is the change from a view that is at hand, or from nothing.
+func (t *topic) frame(base *view.Service, digest view.Digest) *frame {
+	key := frameKey{}
+	if base != nil {
+		key = frameKey{base.Version, digest}
+	}
+	f := t.frames[key]
+	if f == nil {
+		f = &frame{base: base, to: t.newest}
+		t.frames[key] = f
+	}
+	return f
+}
+
+// encoded is the message; by is any stream of this server.
+func (f *frame) encoded(by pb.SubscriptionService_SubscribeServer) (*grpc.PreparedMsg, error) {
+	f.once.Do(func() {
+		change := wire.ChangeProto(f.to.ChangeFrom(f.base))
+		f.err = f.msg.Encode(by, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Change{Change: change}})
+	})
+	return &f.msg, f.err
+}

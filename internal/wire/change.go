@@ -1,0 +1,91 @@
+package wire
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// ChangeProto makes the wire form. Region, incarnation and epoch are left out:
+// the stream's welcome says them.
+func ChangeProto(c view.Change) *pb.ViewChange {
+	p := &pb.ViewChange{
+		Service: c.Service, BaseEpoch: c.Base.Epoch, BaseCounter: c.Base.Counter, Counter: c.To.Counter,
+		Deleted: c.Deleted, Empty: c.Empty, Gone: c.Gone, SameMarks: c.SameMarks, Digest: digestBytes(c.Digest),
+	}
+	for _, e := range c.Put {
+		p.Put = append(p.Put, &pb.Endpoint{
+			Id: e.ID, Revision: e.Revision, Address: e.Address, Zone: e.Zone, Weight: count(e.Weight),
+			Verdict: verdictProto(e.Verdict), HealthUnknown: e.HealthUnknown,
+		})
+	}
+	for _, m := range c.Marks {
+		p.Marks = append(p.Marks, &pb.ZoneMark{
+			Group: m.Group, Zone: m.Zone, DegradedConfidence: m.DegradedConfidence, Counted: count(m.Counted), In: count(m.In),
+		})
+	}
+	return p
+}
+
+// Change reads the wire form, which came under a welcome of this region and
+// epoch. The error names the digest when it cannot be read.
+func Change(p *pb.ViewChange, region string, e view.Epoch) (view.Change, error) {
+	c := view.Change{
+		Service: p.GetService(), Epoch: e, To: view.Version{Region: region, Incarnation: e.Incarnation, Epoch: e.Number, Counter: p.GetCounter()},
+		Deleted: p.GetDeleted(), Empty: p.GetEmpty(), Gone: list(p.GetGone()), SameMarks: p.GetSameMarks(),
+	}
+	if p.GetBaseCounter() != 0 {
+		c.Base = view.Version{Region: region, Incarnation: e.Incarnation, Epoch: p.GetBaseEpoch(), Counter: p.GetBaseCounter()}
+	}
+	for _, e := range p.GetPut() {
+		c.Put = append(c.Put, view.Endpoint{
+			ID: e.GetId(), Revision: e.GetRevision(), Address: e.GetAddress(), Zone: e.GetZone(), Weight: int(e.GetWeight()),
+			Verdict: verdict(e.GetVerdict()), HealthUnknown: e.GetHealthUnknown(),
+		})
+	}
+	for _, m := range p.GetMarks() {
+		c.Marks = append(c.Marks, view.ZoneMark{
+			Group: m.GetGroup(), Zone: m.GetZone(), DegradedConfidence: m.GetDegradedConfidence(), Counted: int(m.GetCounted()), In: int(m.GetIn()),
+		})
+	}
+	if len(p.GetDigest()) != 16 {
+		return view.Change{}, fmt.Errorf("cannot read the change to %s of %s: its digest has %d bytes", c.To, c.Service, len(p.GetDigest()))
+	}
+	c.Digest = view.Digest{binary.BigEndian.Uint64(p.GetDigest()), binary.BigEndian.Uint64(p.GetDigest()[8:])}
+	return c, nil
+}
+
+func digestBytes(d view.Digest) []byte {
+	return binary.BigEndian.AppendUint64(binary.BigEndian.AppendUint64(nil, d[0]), d[1])
+}
+
+// count cuts to what fits.
+func count(n int) uint32 { return uint32(max(0, min(math.MaxUint32, n))) }
+
+func verdictProto(v view.Verdict) pb.Verdict {
+	switch v {
+	case view.Eligible:
+		return pb.Verdict_VERDICT_ELIGIBLE
+	case view.Degraded:
+		return pb.Verdict_VERDICT_DEGRADED
+	case view.Ineligible:
+		return pb.Verdict_VERDICT_INELIGIBLE
+	}
+	return pb.Verdict_VERDICT_UNKNOWN
+}
+
+// verdict that is not known here says nothing about the endpoint; its weight does.
+func verdict(p pb.Verdict) view.Verdict {
+	switch p {
+	case pb.Verdict_VERDICT_ELIGIBLE:
+		return view.Eligible
+	case pb.Verdict_VERDICT_DEGRADED:
+		return view.Degraded
+	case pb.Verdict_VERDICT_INELIGIBLE:
+		return view.Ineligible
+	}
+	return view.Unknown
+}
