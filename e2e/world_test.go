@@ -339,8 +339,12 @@ type status struct {
 		Acknowledged int
 		Behind       []string
 	}
-	Revisions  []struct{ Name, State, Digest, CreatedAt string }
-	Instances  []instance
+	Revisions []struct{ Name, State, Digest, CreatedAt string }
+	Instances []instance
+	Missing   []struct {
+		Gateway string
+		Credits int
+	}
 	Deployment struct {
 		Revision string
 		Attempt  int

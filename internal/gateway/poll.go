@@ -35,7 +35,7 @@ func (p *pollServer) Poll(stream grpc.BidiStreamingServer[pb.PollRequest, pb.Pol
 		return err
 	}
 	g := p.g
-	h, box := g.room.attach(hello.GetHost(), &pb.PollWelcome{Gateway: g.cfg.Name, Session: g.cfg.Session})
+	h, box := g.room.attach(hello.GetHost(), &pb.PollWelcome{Gateway: g.cfg.Name, Session: g.cfg.Session, Process: thisProcess()})
 	defer g.room.detach(h, box)
 	log := g.log.With("host", h.name)
 	log.Info("host polls", "session", hello.GetSession())

@@ -29,9 +29,9 @@ func (l *ledger) balanceAll() []move {
 	return out
 }
 
-// balance grants all free credits: first one to each gateway that has none,
-// those with a queue before the others, then to those with a queue, then to
-// whoever has fewest; among equals to who has gone without for longest.
+// balance grants all free credits to those with a queue, first one to each that
+// has none; where nobody has a queue, evenly. Among equals they go to who has
+// gone without for longest.
 func (l *ledger) balance(instance string, p *purse) []move {
 	takers := l.takers(p)
 	if len(takers) == 0 {
@@ -58,10 +58,10 @@ func (l *ledger) balance(instance string, p *purse) []move {
 func (l *ledger) rank(p *purse, gateway string) int {
 	owned, queue := p.owned[gateway], l.gateways[gateway].waiting[p.group] > 0
 	switch {
-	case owned == 0 && queue:
-		return -1
-	case owned > 0 && !queue:
+	case !queue:
 		return owned + p.size // after all that have a queue
+	case owned == 0:
+		return -1
 	default:
 		return owned
 	}
@@ -87,7 +87,8 @@ func (l *ledger) even(instance string, p *purse) []move {
 }
 
 // recallFor asks the other gateways for as many idle credits of the group as
-// wait, at most half of each one's at a time; from one that has a queue
+// wait, at most half of each one's at a time, and the last one too: it comes back
+// as soon as its gateway has a queue. From one that has a queue
 // itself, only what is above its even share, or what gives the asking one its
 // turn.
 func (l *ledger) recallFor(gateway, group string, waiting int, turn bool) []move {
@@ -122,9 +123,6 @@ func (l *ledger) spare(p *purse, gateway string, takers int) int {
 	has := p.owned[gateway] - p.asked[gateway]
 	if l.gateways[gateway].waiting[p.group] > 0 {
 		return has - (p.size+takers-1)/takers
-	}
-	if p.size >= takers {
-		has-- // one stays, where there are enough for all
 	}
 	return (has + 1) / 2
 }

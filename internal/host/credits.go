@@ -143,6 +143,46 @@ func (l *ledger) holders(instance string) []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
+// has says that the gateway owns credits of the instance, or may.
+func (l *ledger) has(gateway, instance string) bool {
+	p := l.purses[instance]
+	return p != nil && (p.owned[gateway] > 0 || p.awaited[gateway])
+}
+
+// away are the credits of an instance that gateways own, or may, whose streams
+// are down, :: gateway → credits; nil where there are none.
+func (l *ledger) away(instance string) map[string]int {
+	p := l.purses[instance]
+	if p == nil {
+		return nil
+	}
+	var out map[string]int
+	for name, g := range l.gateways {
+		n := p.owned[name]
+		if p.awaited[name] {
+			n = p.free()
+		}
+		if g.connected || n == 0 {
+			continue
+		}
+		if out == nil {
+			out = map[string]int{}
+		}
+		out[name] = n
+	}
+	return out
+}
+
+// ended returns what a gateway owned of an instance: its process is no more.
+func (l *ledger) ended(gateway, instance string) []move {
+	p := l.purses[instance]
+	if p == nil {
+		return nil
+	}
+	p.forget(gateway)
+	return l.balance(instance, p)
+}
+
 // connect takes what a gateway says it holds as the truth, which a new process
 // of it says is nothing. What it claims beyond what can be out is recalled.
 func (l *ledger) connect(gateway string, holdings map[string]int) []move {

@@ -36,9 +36,9 @@ func TestCreditsBelongToOneGatewayAtATime(t *testing.T) {
 		{"one gateway gets all", func() []move { return l.connect("g1", nil) }, "g1 +10 x"},
 		{"a second one: the first is asked for its even share", func() []move { return l.connect("g2", nil) }, "g1 ?5 x"},
 		{"what returns goes to who has none", func() []move { return l.returned("g1", "x", 5) }, "g2 +5 x"},
-		{"a queue moves idle credits", func() []move { return l.demand("g2", "g", 3) }, "g1 ?2 x"},
-		{"and they come", func() []move { return l.returned("g1", "x", 2) }, "g2 +2 x"},
-		{"a standing queue asks again", l.again, "g1 ?1 x"},
+		{"a queue moves idle credits", func() []move { return l.demand("g2", "g", 3) }, "g1 ?3 x"},
+		{"two come at once", func() []move { return l.returned("g1", "x", 2) }, "g2 +2 x"},
+		{"a standing queue asks again", l.again, "g1 ?2 x"},
 		{"the queue has ended", func() []move { return l.demand("g2", "g", 0) }, ""},
 		{"a broken stream is silence", func() []move { l.disconnect("g2"); return nil }, ""},
 		{"what returns meanwhile stays where streams are", func() []move { return l.returned("g1", "x", 1) }, "g1 +1 x"},
@@ -86,6 +86,23 @@ func TestTheOnlyCreditGoesToTheGatewayThatHasAQueue(t *testing.T) {
 		{"it stays while the first wants nothing", l.again, ""},
 		{"and is returned when it does", func() []move { l.demand("g2", "g", 0); return l.demand("g1", "g", 1) }, "g2 ?1 x"},
 		{"in its turn", func() []move { return l.returned("g2", "x", 1) }, "g1 +1 x"},
+	})
+}
+
+func TestTheLastIdleCreditFollowsAQueueAndComesBackWhenItIsWanted(t *testing.T) {
+	l := newLedger()
+	l.know([]string{"g1", "g2"})
+	l.connect("g1", nil)
+	l.connect("g2", nil)
+	play(t, []ledgerStep{
+		{"each has half", func() []move { return l.open("x", "g", 4, false) }, "g1 +2 x, g2 +2 x"},
+		{"one has a queue", func() []move { return l.demand("g2", "g", 9) }, "g1 ?1 x"},
+		{"half of what is idle goes there", func() []move { return l.returned("g1", "x", 1) }, "g2 +1 x"},
+		{"and the last one", l.again, "g1 ?1 x"},
+		{"which does not go back", func() []move { return l.returned("g1", "x", 1) }, "g2 +1 x"},
+		{"while the queue stands", l.again, ""},
+		{"the other one has a request", func() []move { return l.demand("g1", "g", 1) }, "g2 ?1 x"},
+		{"and gets a credit before the queue", func() []move { return l.returned("g2", "x", 1) }, "g1 +1 x"},
 	})
 }
 

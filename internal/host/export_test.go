@@ -27,6 +27,37 @@ func (h *Host) Held(instance string) int {
 	return h.ledger.held(instance)
 }
 
+// Reclaim looks once at what a gateway's process left, where that has ended, and
+// says whether there is more.
+func (h *Host) Reclaim(gateway string) bool {
+	h.mu.Lock()
+	p := h.processes[gateway]
+	h.mu.Unlock()
+	return h.Ended(gateway) && h.reclaim(gateway, p)
+}
+
+// Ended says that the process of a gateway was held, and has ended.
+func (h *Host) Ended(gateway string) bool {
+	h.mu.Lock()
+	p := h.processes[gateway]
+	h.mu.Unlock()
+	if p == nil {
+		return false
+	}
+	proc, err := readProc(p.pid)
+	return err != nil || proc.ended()
+}
+
+// Holds says that a process would be taken for a gateway's.
+func (h *Host) Holds(p *pb.GatewayProcess) bool {
+	held := h.holdGateway(p)
+	if held == nil {
+		return false
+	}
+	held.close()
+	return true
+}
+
 // PortHeld says that the port of an instance does not rest yet.
 func (h *Host) PortHeld(port int) bool {
 	held := false

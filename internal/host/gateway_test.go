@@ -27,6 +27,7 @@ type gateway struct {
 
 	mu      sync.Mutex
 	session string
+	process *pb.GatewayProcess
 	holds   map[string]int // :: instance → credits
 	busy    map[string]int // :: instance → credits in use by leases
 	said    []string       // what the host said, in order
@@ -70,7 +71,7 @@ func (g *gateway) Poll(st grpc.BidiStreamingServer[pb.PollRequest, pb.PollRespon
 		return err
 	}
 	g.mu.Lock()
-	w := &pb.PollWelcome{Gateway: g.name, Session: g.session}
+	w := &pb.PollWelcome{Gateway: g.name, Session: g.session, Process: g.process}
 	for id, n := range g.holds {
 		w.Holdings = append(w.Holdings, &pb.Holding{Instance: id, Credits: int32(n)})
 	}

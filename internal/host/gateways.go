@@ -52,6 +52,9 @@ func (h *Host) follow(list map[string]string) {
 			l.out.stop()
 			h.ledger.disconnect(name)
 			delete(h.links, name)
+			if !ok {
+				h.letGatewayGoLocked(name)
+			}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(list)) {
@@ -66,6 +69,7 @@ func (h *Host) follow(list map[string]string) {
 	for _, in := range h.instances {
 		in.stirLocked()
 	}
+	h.touchAllLocked()
 	h.housekeepSoon()
 }
 

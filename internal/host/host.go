@@ -47,6 +47,7 @@ type Host struct {
 	instances map[string]*instance // :: instance → instance
 	ledger    *ledger
 	links     map[string]*link   // :: gateway name → link
+	processes map[string]*handle // :: gateway name → its process, where that can be held
 	endings   map[string]*ending // :: instance → its end, not yet acknowledged by all
 	outgoing  outgoing
 	gateways  map[string]string // :: gateway name → poll address, as known when the host was made
@@ -65,7 +66,7 @@ func New(cfg Config) (*Host, error) {
 	h := &Host{
 		cfg: cfg, log: cfg.Logger.With("host", cfg.Name), session: mint(cfg.Now), seed: maphash.MakeSeed(),
 		slots: map[string]*slot{}, instances: map[string]*instance{}, ledger: newLedger(),
-		links: map[string]*link{}, endings: map[string]*ending{}, outgoing: newOutgoing(), chores: make(chan struct{}, 1),
+		links: map[string]*link{}, processes: map[string]*handle{}, endings: map[string]*ending{}, outgoing: newOutgoing(), chores: make(chan struct{}, 1),
 	}
 	if h.boot, err = bootID(); err != nil {
 		return nil, err

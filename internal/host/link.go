@@ -79,7 +79,11 @@ func (h *Host) poll(ctx context.Context, l *link) error {
 	if welcome == nil || welcome.GetGateway() != l.name {
 		return fmt.Errorf("cannot poll gateway %q: who answers there is %q", l.name, welcome.GetGateway())
 	}
-	if !h.welcomed(l, welcome) {
+	process := h.holdGateway(welcome.GetProcess())
+	if !h.welcomed(l, welcome, process) {
+		if process != nil {
+			process.close()
+		}
 		return nil
 	}
 	defer h.silent(l)
@@ -129,8 +133,9 @@ func (o *outbox) waits() bool {
 }
 
 // welcomed takes what the gateway says it holds, and tells it all: instances,
-// withdrawals, ends. False means that the gateway is no longer known.
-func (h *Host) welcomed(l *link, w *pb.PollWelcome) bool {
+// withdrawals, ends. From then on its process is waited for, if it could be
+// held. False means that the gateway is no longer known.
+func (h *Host) welcomed(l *link, w *pb.PollWelcome, process *handle) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.links[l.name] != l {
@@ -141,6 +146,7 @@ func (h *Host) welcomed(l *link, w *pb.PollWelcome) bool {
 		holdings[held.GetInstance()] += int(held.GetCredits())
 	}
 	l.connected = true
+	h.watchGatewayLocked(l.name, process)
 	l.out.begin()
 	moves := h.ledger.connect(l.name, holdings)
 	for _, in := range h.instances {
@@ -164,6 +170,7 @@ func (h *Host) welcomed(l *link, w *pb.PollWelcome) bool {
 	}
 	h.sendLocked(moves)
 	l.out.synced()
+	h.touchAllLocked() // the gateway has, or may have, credits of it that are not missing any more
 	h.log.Info("gateway is polled", "gateway", l.name, "session", w.GetSession(), "away", l.away.Back(time.Now()).Round(time.Millisecond))
 	return true
 }
@@ -180,6 +187,7 @@ func (h *Host) silent(l *link) {
 	for _, in := range h.instances {
 		in.stirLocked()
 	}
+	h.touchAllLocked()
 }
 
 func (h *Host) receive(l *link, stream pollStream) error {

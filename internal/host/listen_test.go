@@ -66,7 +66,7 @@ func TestListeningSocketsAreReadFromProc(t *testing.T) {
 
 func TestAnOpenConnectionIsSeen(t *testing.T) {
 	for addr, want := range map[string]bool{"127.0.0.1:20001": true, "127.0.0.1:8080": false, "127.0.0.1:50000": false} {
-		if got := hasConnection(procNetTCP, netip.MustParseAddrPort(addr)); got != want {
+		if got := hasConnection(procNetTCP, netip.MustParseAddrPort(addr), established); got != want {
 			t.Errorf("a connection to %s: %v, want %v", addr, got, want)
 		}
 	}

@@ -171,24 +171,36 @@ func machineListeners() ([]listener, error) {
 	return out, nil
 }
 
+// States of a TCP connection, as the kernel writes them.
+const (
+	established = "01"
+	closeWait   = "08" // closed from afar, and not from here
+)
+
 // connected says that a connection to the address is open; also when it cannot tell.
-func connected(to netip.AddrPort) bool {
+func connected(to netip.AddrPort) bool { return anyConnection(to, established) }
+
+// halfClosed says that a connection to the address was closed from afar, and is
+// not closed at the address; also when it cannot tell.
+func halfClosed(to netip.AddrPort) bool { return anyConnection(to, closeWait) }
+
+func anyConnection(to netip.AddrPort, state string) bool {
 	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
 		b, err := os.ReadFile(name)
 		if errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		if err != nil || hasConnection(string(b), to) {
+		if err != nil || hasConnection(string(b), to, state) {
 			return true
 		}
 	}
 	return false
 }
 
-func hasConnection(table string, to netip.AddrPort) bool {
+func hasConnection(table string, to netip.AddrPort, state string) bool {
 	for line := range strings.Lines(table) {
 		f := strings.Fields(line)
-		if len(f) < 4 || f[3] != "01" {
+		if len(f) < 4 || f[3] != state {
 			continue
 		}
 		if a, ok := parseHexAddr(f[1]); ok && a == to {

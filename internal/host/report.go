@@ -50,7 +50,7 @@ func (h *Host) fullReport() *pb.HostReport {
 	clear(h.outgoing.gone)
 	r := &pb.HostReport{Full: true, Slots: slices.Sorted(maps.Keys(h.slots))}
 	for _, id := range slices.Sorted(maps.Keys(h.instances)) {
-		r.Instances = append(r.Instances, reportOf(h.instances[id]))
+		r.Instances = append(r.Instances, h.reportLocked(h.instances[id]))
 	}
 	return r
 }
@@ -65,11 +65,21 @@ func (h *Host) nextReport() *pb.HostReport {
 	r := &pb.HostReport{Gone: slices.Sorted(maps.Keys(h.outgoing.gone))}
 	for _, id := range slices.Sorted(maps.Keys(h.outgoing.dirty)) {
 		if in := h.instances[id]; in != nil {
-			r.Instances = append(r.Instances, reportOf(in))
+			r.Instances = append(r.Instances, h.reportLocked(in))
 		}
 	}
 	clear(h.outgoing.dirty)
 	clear(h.outgoing.gone)
+	return r
+}
+
+// reportLocked is what the leader is told of an instance.
+func (h *Host) reportLocked(in *instance) *pb.InstanceReport {
+	r := reportOf(in)
+	away := h.ledger.away(in.rec.ID)
+	for _, gateway := range slices.Sorted(maps.Keys(away)) {
+		r.Away = append(r.Away, &pb.CreditsAway{Gateway: gateway, Credits: int32(away[gateway])})
+	}
 	return r
 }
 

@@ -32,6 +32,7 @@ const (
 	OwnAddr   Program = "other-loop" // listens on 127.0.0.2 only
 	Wavers    Program = "wavers"     // serves, and answers every other question for /ready with 503
 	Deafens   Program = "deafens"    // serves, and closes its listening socket when asked for /close
+	Keeps     Program = "keeps"      // serves, and keeps what asks for /keep open until it is asked for /release
 )
 
 // Main runs the program that a test binary was started as, and does not return
@@ -100,6 +101,7 @@ func serve(addr string, p Program) error {
 		return err
 	}
 	var asked atomic.Int64
+	release := make(chan struct{})
 	err = http.Serve(l, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.URL.Path == "/unready":
@@ -108,6 +110,13 @@ func serve(addr string, p Program) error {
 			http.Error(w, "not now", http.StatusServiceUnavailable)
 		case p == Deafens && r.URL.Path == "/close":
 			l.Close()
+			hello(w)
+		case p == Keeps && r.URL.Path == "/keep":
+			w.WriteHeader(http.StatusOK)
+			_ = http.NewResponseController(w).Flush()
+			<-release
+		case p == Keeps && r.URL.Path == "/release":
+			close(release)
 			hello(w)
 		case p == Prints:
 			fmt.Println("request", r.URL.Path)

@@ -800,15 +800,13 @@ func (x *PollWelcome) GetProcess() *GatewayProcess {
 	return nil
 }
 
-// GatewayProcess identifies a process: by the boot of its machine, the
-// namespace in which its number counts, the number, and when it started.
+// GatewayProcess identifies a process that lives: by the boot of its machine, the
+// namespace in which its number counts, and the number.
 type GatewayProcess struct {
-	state     protoimpl.MessageState `protogen:"open.v1"`
-	Boot      string                 `protobuf:"bytes,1,opt,name=boot,proto3" json:"boot,omitempty"`
-	Namespace string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
-	Pid       int32                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
-	// Start in clock ticks since boot.
-	Start         uint64 `protobuf:"varint,4,opt,name=start,proto3" json:"start,omitempty"`
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Boot          string                 `protobuf:"bytes,1,opt,name=boot,proto3" json:"boot,omitempty"`
+	Namespace     string                 `protobuf:"bytes,2,opt,name=namespace,proto3" json:"namespace,omitempty"`
+	Pid           int32                  `protobuf:"varint,3,opt,name=pid,proto3" json:"pid,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -860,13 +858,6 @@ func (x *GatewayProcess) GetNamespace() string {
 func (x *GatewayProcess) GetPid() int32 {
 	if x != nil {
 		return x.Pid
-	}
-	return 0
-}
-
-func (x *GatewayProcess) GetStart() uint64 {
-	if x != nil {
-		return x.Start
 	}
 	return 0
 }
@@ -1231,12 +1222,11 @@ const file_fairlead_v1_poll_proto_rawDesc = "" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x120\n" +
 	"\bholdings\x18\x03 \x03(\v2\x14.fairlead.v1.HoldingR\bholdings\x125\n" +
-	"\aprocess\x18\x04 \x01(\v2\x1b.fairlead.v1.GatewayProcessR\aprocess\"j\n" +
+	"\aprocess\x18\x04 \x01(\v2\x1b.fairlead.v1.GatewayProcessR\aprocess\"T\n" +
 	"\x0eGatewayProcess\x12\x12\n" +
 	"\x04boot\x18\x01 \x01(\tR\x04boot\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x10\n" +
-	"\x03pid\x18\x03 \x01(\x05R\x03pid\x12\x14\n" +
-	"\x05start\x18\x04 \x01(\x04R\x05start\"?\n" +
+	"\x03pid\x18\x03 \x01(\x05R\x03pid\"?\n" +
 	"\aHolding\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\x05R\acredits\">\n" +
