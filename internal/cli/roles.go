@@ -55,6 +55,7 @@ type UpOptions struct {
 	Zones                   []string // one host in each; none means one host
 	KeepInstances           bool
 	Drain                   time.Duration // of the gateway's requests; zero means 30 s
+	BodyTimeout             time.Duration // of the gateway's requests; zero means 20 s
 }
 
 // ControlOptions of `fairlead control`.
@@ -78,6 +79,7 @@ type GatewayOptions struct {
 	Joining
 	Listen, Poll, Ops string
 	Drain             time.Duration
+	BodyTimeout       time.Duration // zero means 20 s
 }
 
 // HostOptions of `fairlead host`.
@@ -143,10 +145,23 @@ func started(err error) error {
 	return err
 }
 
+type bodyFlag struct {
+	BodyTimeout time.Duration `name:"body-timeout" placeholder:"20s" default:"20s" help:"How long the body of a request may pause; after as long it must also have come at 500 bytes a second. What is slower is answered 408, unless its response has begun. Default: ${default}."`
+}
+
+// Validate is called by the parser.
+func (b bodyFlag) Validate() error {
+	if b.BodyTimeout <= 0 {
+		return errors.New("--body-timeout must be longer than nothing")
+	}
+	return nil
+}
+
 type upCmd struct {
 	storeFlag
 	dwellFlag
 	artifactsFlag
+	bodyFlag
 	Gateway       string        `name:"gateway" placeholder:"ADDR" default:"127.0.0.1:8080" help:"Where requests come. Default: ${default}."`
 	Poll          string        `name:"poll" placeholder:"ADDR" default:"127.0.0.1:7702" help:"Where hosts dial the gateway. Default: ${default}."`
 	Ops           string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7701" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
@@ -161,7 +176,7 @@ type upCmd struct {
 func (cmd *upCmd) Run(c *call) error {
 	return started(c.env.Roles.Up(c.ctx, UpOptions{
 		Process: c.process(logFlags{cmd.LogLevel, cmd.LogFormat, cmd.Pprof}), Plane: Plane{Store: cmd.Store, ReadyDwell: cmd.ReadyDwell, MaxArtifacts: cmd.bytes()}, API: orDefault(c.opts.API, DefaultAPI), Ops: cmd.Ops, Gateway: cmd.Gateway, Poll: cmd.Poll,
-		Zones: cmd.Zones, KeepInstances: cmd.KeepInstances, Drain: cmd.Drain,
+		Zones: cmd.Zones, KeepInstances: cmd.KeepInstances, Drain: cmd.Drain, BodyTimeout: cmd.BodyTimeout,
 	}))
 }
 
@@ -197,6 +212,7 @@ func (j joinFlags) joining() Joining {
 
 type gatewayCmd struct {
 	joinFlags
+	bodyFlag
 	Listen string        `name:"listen" placeholder:"ADDR" default:"127.0.0.1:8080" help:"Where requests come. Default: ${default}."`
 	Poll   string        `name:"poll" placeholder:"ADDR" default:"127.0.0.1:7702" help:"Where hosts dial it; the address that they can reach. Default: ${default}."`
 	Ops    string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7703" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
@@ -206,7 +222,7 @@ type gatewayCmd struct {
 
 func (cmd *gatewayCmd) Run(c *call) error {
 	return c.env.Roles.Gateway(c.ctx, GatewayOptions{
-		Process: c.process(cmd.logFlags), Joining: cmd.joining(), Listen: cmd.Listen, Poll: cmd.Poll, Ops: cmd.Ops, Drain: cmd.Drain,
+		Process: c.process(cmd.logFlags), Joining: cmd.joining(), Listen: cmd.Listen, Poll: cmd.Poll, Ops: cmd.Ops, Drain: cmd.Drain, BodyTimeout: cmd.BodyTimeout,
 	})
 }
 

@@ -42,6 +42,7 @@ type gatewayConfig struct {
 	controls     []string
 	public, poll string
 	drain        time.Duration
+	bodyTimeout  time.Duration
 	token        func(context.Context) (string, error)
 	hint         string
 	// stopping is called when nothing is in flight any more.
@@ -65,7 +66,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 			grpc.ChainUnaryInterceptor(identity.UnaryInterceptor(identity.SocketGatewayPoll)),
 			grpc.ChainStreamInterceptor(identity.StreamInterceptor(identity.SocketGatewayPoll)),
 		},
-		PeerName: peerName, Logger: p.log, Metrics: p.ops.Registry(), Drain: cfg.drain, Stopping: cfg.stopping, Watch: p.ops.Watch,
+		PeerName: peerName, Logger: p.log, Metrics: p.ops.Registry(), Drain: cfg.drain, BodyTimeout: cfg.bodyTimeout, Stopping: cfg.stopping, Watch: p.ops.Watch,
 	})
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, "", err)
@@ -188,7 +189,7 @@ func (Roles) Gateway(ctx context.Context, o cli.GatewayOptions) (err error) {
 		return err
 	}
 	g, err := openGateway(p, gatewayConfig{
-		name: o.Name, controls: o.Control, public: o.Listen, poll: o.Poll, drain: o.Drain, token: fleetToken(o.Joining), hint: tokenHint(o.Joining, identity.Gateway),
+		name: o.Name, controls: o.Control, public: o.Listen, poll: o.Poll, drain: o.Drain, bodyTimeout: o.BodyTimeout, token: fleetToken(o.Joining), hint: tokenHint(o.Joining, identity.Gateway),
 	})
 	if err != nil {
 		return err

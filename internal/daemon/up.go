@@ -134,7 +134,7 @@ func (in *installation) open() error {
 	}
 	var err error
 	in.gateway, err = openGateway(in.p, gatewayConfig{
-		name: upGateway, controls: controls, public: in.o.Gateway, poll: in.o.Poll, drain: in.o.Drain,
+		name: upGateway, controls: controls, public: in.o.Gateway, poll: in.o.Poll, drain: in.o.Drain, bodyTimeout: in.o.BodyTimeout,
 		token: mint(identity.Gateway, upGateway), hint: "it joins again by itself",
 		// Instances end when nothing is in flight any more and while the gateway
 		// still hears its hosts, because hosts wait for it to let them go.

@@ -13,6 +13,9 @@ import (
 	"time"
 )
 
+// errSlow says that a body does not come, or too slowly.
+var errSlow = errors.New("the body of the request is too slow")
+
 var (
 	holds  = sync.Pool{New: func() any { b := make([]byte, 0, holdLimit); return &b }}
 	copies = sync.Pool{New: func() any { b := make([]byte, copySize); return &b }}
@@ -49,6 +52,10 @@ type body struct {
 	done    chan struct{}
 	// abort ends the exchange, at whatever moment of it the body fails.
 	abort func()
+	// pace is how fast it has to come; of run alone. waits says that run waits for
+	// the caller.
+	pace  pace
+	waits atomic.Bool
 
 	// clock orders the changes of the read deadline. mu is held while the
 	// instance takes its time to read, and nobody who forwards waits for that.
@@ -75,7 +82,7 @@ func (x *exchange) prepareBody(expect bool) bool {
 		x.fail(http.StatusInternalServerError, "internal", "cannot stream both ways: "+err.Error())
 		return false
 	}
-	b.src = x.r.Body
+	b.src, b.pace = x.r.Body, pace{timeout: x.g.cfg.BodyTimeout}
 	b.reading.Store(true)
 	x.watchBody()
 	if !expect {
@@ -103,7 +110,8 @@ func (x *exchange) readBody() bool {
 	b := &x.body
 	b.held = b.held[:b.size]
 	rc := http.NewResponseController(x.w)
-	err := rc.SetReadDeadline(x.began.Add(x.svc.firstByte()))
+	within := min(x.svc.firstByte(), x.g.cfg.BodyTimeout+atLeast(b.size))
+	err := rc.SetReadDeadline(x.began.Add(within))
 	if err == nil {
 		_, err = io.ReadFull(x.r.Body, b.held)
 	}
@@ -114,7 +122,7 @@ func (x *exchange) readBody() bool {
 	case err == nil:
 		return true
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		x.fail(http.StatusRequestTimeout, "slow-body", "the body of the request did not come within "+x.svc.firstByte().String())
+		x.fail(http.StatusRequestTimeout, "slow-body", "the body of the request did not come within "+within.String())
 	default:
 		x.fail(http.StatusBadRequest, "bad-request", "the body of the request could not be read")
 	}
@@ -135,11 +143,32 @@ func (b *body) run() {
 	defer close(b.done)
 	buf := copies.Get().(*[]byte)
 	defer copies.Put(buf)
+	due := time.AfterFunc(b.pace.next(), b.tooSlow)
+	defer due.Stop()
 	for {
+		began := time.Now()
+		b.waits.Store(true)
 		n, err := b.src.Read(*buf)
+		b.waits.Store(false)
+		due.Stop()
+		b.pace.took(n, time.Since(began))
 		if !b.pass((*buf)[:n], err) {
 			return
 		}
+		due.Reset(b.pace.next())
+	}
+}
+
+// tooSlow ends a request whose body does not come, unless it is answered already:
+// what streams both ways takes its time.
+func (b *body) tooSlow() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.clock.Lock()
+	defer b.clock.Unlock()
+	if b.waits.Load() && !b.quick && !b.stopped && b.err == nil {
+		b.err = errSlow
+		b.abort()
 	}
 }
 
@@ -148,7 +177,7 @@ func (b *body) pass(p []byte, err error) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if err != nil && err != io.EOF { // the request cannot be completed
-		if !b.stopped {
+		if !b.stopped && b.err == nil {
 			b.err = err
 			b.abort()
 		}

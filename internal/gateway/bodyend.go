@@ -23,6 +23,16 @@ func (b *body) malformed() error {
 	return b.err
 }
 
+// slow says that the body failed by coming too slowly.
+func (b *body) slow() bool {
+	if b.src == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return errors.Is(b.err, errSlow)
+}
+
 // stop ends the reading before the handler returns. A caller that has not sent
 // everything loses its connection: what follows on it is no request.
 func (b *body) stop(x *exchange) {

@@ -55,6 +55,10 @@ type Config struct {
 	// Drain is how long requests in flight may go on after Run is told to end;
 	// zero means 30 s.
 	Drain time.Duration
+	// BodyTimeout is how long the body of a request may pause, and how long a slow
+	// one may take before it must have come at minBodyRate; zero means 20 s. It
+	// counts while the gateway waits for the caller, until a response begins.
+	BodyTimeout time.Duration
 	// Watch is given each listener with a name, and returns what to accept from;
 	// nil leaves them as they are.
 	Watch func(l net.Listener, name string) net.Listener
@@ -85,11 +89,18 @@ func (c *Config) check() error {
 	if c.Drain <= 0 {
 		c.Drain = view.DefaultDrain
 	}
+	if c.BodyTimeout <= 0 {
+		c.BodyTimeout = DefaultBodyTimeout
+	}
 	return nil
 }
 
+// DefaultBodyTimeout is the time-out that a body has by default.
+const DefaultBodyTimeout = 20 * time.Second
+
 // Bounds of the proxy.
 const (
+	minBodyRate    = 500             // bytes a second, of a request's body
 	maxHeader      = 64 << 10        // of a request
 	maxAnswer      = 256 << 10       // of a response's head
 	holdLimit      = 64 << 10        // of a body that is kept to be sent again

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net/http"
 	"sync"
@@ -214,6 +215,11 @@ func (x *exchange) hangUp(sh *shard) bool {
 // gone ends a request that ended before it was answered. Who sent what is no
 // body is told so where that is still possible; nobody else waits for an answer.
 func (x *exchange) gone() {
+	if x.body.slow() {
+		x.w.Header().Set("Connection", "close")
+		x.fail(http.StatusRequestTimeout, "slow-body", fmt.Sprintf("the body of the request paused for %s, or came at less than %d bytes a second", x.g.cfg.BodyTimeout, minBodyRate))
+		return
+	}
 	if err := x.body.malformed(); err != nil {
 		x.w.Header().Set("Connection", "close")
 		x.fail(http.StatusBadRequest, "bad-request", "the body of the request could not be read: "+err.Error())
