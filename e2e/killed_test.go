@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"encoding/json"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -42,6 +43,31 @@ func TestControlKilledBeforeAndAfterTheRecordOfEachStepTheSameRevisionIsFinished
 			c.end()
 		})
 	}
+}
+
+// silence is for how long control has not heard a host; zero while that is connected
+// and speaks.
+func (p *plant) silence(host *member) time.Duration {
+	p.t.Helper()
+	var list struct {
+		Hosts []struct {
+			Name, Silent string
+			Connected    bool
+		}
+	}
+	if err := json.Unmarshal([]byte(p.must("hosts", "-o", "json").stdout), &list); err != nil {
+		p.t.Fatal(err)
+	}
+	for _, h := range list.Hosts {
+		silent, err := time.ParseDuration(h.Silent)
+		if err != nil {
+			p.t.Fatal(err)
+		}
+		if h.Name == host.name && (!h.Connected || silent > 2*time.Second) {
+			return silent
+		}
+	}
+	return 0
 }
 
 // deploys runs a deploy to its successful end; meanwhile does something in the
@@ -86,7 +112,9 @@ func TestEachGatewayKilledWhileRoutesArePublishedTheDeployIsFinished(t *testing.
 			p.deploys(p.deployArgs("hello", "--env", fmt.Sprintf("ROUND=%d", n)), func() {
 				slow.hit(1, 30*time.Second)
 				gateway.kill()
-				time.Sleep(2 * time.Second) // it is away when the step is recorded
+				eventually(t, 20*time.Second, "it is recorded while the gateway is away", func() bool {
+					return strings.Contains(p.must("events", "hello").stdout, at+" 100% to "+is)
+				})
 				gateway.again()
 			})
 			p.agree("hello", is, 20*time.Second)
@@ -125,7 +153,7 @@ func TestEachHostKilledDuringInstallInstancesAndReadyTheDeploysAreFinished(t *te
 		install.hit(1, 30*time.Second)
 		instances.hit(1, 30*time.Second)
 		host.kill()
-		time.Sleep(time.Second)
+		eventually(t, 20*time.Second, "control has noticed that the host is away", func() bool { return p.silence(host) > 0 })
 		host.again()
 		for _, s := range services {
 			is := fmt.Sprintf("%s-%05d", s, round+2)
@@ -157,7 +185,8 @@ func TestAHostThatStandsStillForSomeSecondsAtInstallFailsNoDeploy(t *testing.T) 
 		c.expect(was, is)
 		host.stop()
 		p.deploys(p.deployArgs("hello", "--env", fmt.Sprintf("ROUND=%d", i)), func() {
-			time.Sleep(7 * time.Second) // longer than a host waits for a word of control
+			// Longer than a host waits for a word of control.
+			eventually(t, 20*time.Second, "it is silent for 6 s", func() bool { return p.silence(host) > 6*time.Second })
 			host.resume()
 		})
 		p.agree("hello", is, 20*time.Second)
