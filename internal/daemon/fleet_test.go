@@ -30,6 +30,12 @@ func hostOf(j cli.Joining) func(context.Context, cli.Process) error {
 	}
 }
 
+func proberOf(j cli.Joining) func(context.Context, cli.Process) error {
+	return func(ctx context.Context, p cli.Process) error {
+		return Roles{}.Prober(ctx, cli.ProberOptions{Process: p, Joining: j, Zone: "a", Ops: anyPort})
+	}
+}
+
 // startControl returns the role and its address.
 func startControl(t *testing.T, data, api string) (*role, string) {
 	t.Helper()
@@ -67,6 +73,17 @@ func TestRolesAreProcessesOfTheirOwnThatJoinByToken(t *testing.T) {
 	h.waitFor("host is up: h-1")
 	says(t, data, " yes ", "gateways")
 	says(t, data, " yes ", "hosts")
+	pj := cli.Joining{Name: "p-1", Control: []string{api}, Token: token(t, data, "prober")}
+	p := run(t, proberOf(pj), data)
+	ops := p.waitFor("prober is up: p-1 in zone a, ops http://([0-9.:]+)/")[1]
+	says(t, data, "p-1     a     yes ", "probers")
+	if err := until(t.Context(), func() bool { code, _ := get(t, "http://"+ops+"/readyz"); return code == 200 }); err != nil {
+		t.Error("a prober that control hears is not ready")
+	}
+	// A second of its name would take its stream away, and be taken it, for ever.
+	if err := run(t, proberOf(pj), data).end(); !errors.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "in use by another process") {
+		t.Errorf("a second prober of the name gave %v", err)
+	}
 
 	// A gateway that is told to end says goodbye, and is nobody's member then.
 	if err := gw.stop(); err != nil {
@@ -89,6 +106,7 @@ func TestARoleWithoutAnIdentityAndWithoutAGoodTokenIsRefused(t *testing.T) {
 	for name, j := range map[string]cli.Joining{
 		"no token":           {Name: "gw-2", Control: []string{api}},
 		"a used token":       {Name: "gw-2", Control: []string{api}, Token: used},
+		"a prober's":         {Name: "gw-2", Control: []string{api}, Token: token(t, data, "prober")},
 		"another role's":     {Name: "gw-2", Control: []string{api}, Token: token(t, data, "host")},
 		"nonsense":           {Name: "gw-2", Control: []string{api}, Token: "fl1.x"},
 		"a name that is bad": {Name: "../x", Control: []string{api}, Token: used},

@@ -214,13 +214,13 @@ func (s *ProberStream) Take(number uint64, looks []ProbeLook) bool {
 		return true
 	}
 	s.last = number
-	bytes := 0
+	bytes := uint64(0)
 	batch := make([]evidence.Look, len(looks))
 	for i, l := range looks {
 		batch[i] = evidence.Look{Instance: l.Instance, Result: l.Result, Age: l.Age}
-		bytes += l.Bytes
+		bytes += uint64(max(l.Bytes, 0))
 	}
-	t.ingest.Weighed("probes", bytes)
+	t.ingest.Weighed(probeBytes, bytes)
 	if s.m.Handle == 0 { // nothing was ever assigned to it
 		t.ingest.Discard(evidence.NotAssigned, len(looks))
 		return true

@@ -20,10 +20,12 @@ func (p *Plane) Reporter(identity string) *Reporter {
 	return &Reporter{p, evidence.NewReporter(identity)}
 }
 
-// Weighed notes how many bytes a second came in.
-func (r *Reporter) Weighed(bytes int) {
+// Weighed notes in how many bytes a second came in, and how many the calls took
+// that it tells of.
+func (r *Reporter) Weighed(report, calls uint64) {
 	if t := r.p.current(); t != nil {
-		t.ingest.Weighed("outcomes", bytes)
+		t.ingest.Weighed(outcomeBytes, report)
+		t.ingest.Weighed(callBytes, calls)
 	}
 }
 

@@ -85,7 +85,7 @@ func New(cfg Config) *Plane {
 	}
 	p := &Plane{cfg: cfg, log: cfg.Logger}
 	if cfg.Metrics != nil {
-		cfg.Metrics.MustRegister(newCollector(p), newRuntimeCollector(p))
+		cfg.Metrics.MustRegister(newProberCollector(p), newCollector(p), newRuntimeCollector(p))
 	}
 	return p
 }

@@ -559,3 +559,64 @@ func TestAnInstanceThatIsStoppedIsLookedAtNoMore(t *testing.T) {
 		}
 	})
 }
+
+func TestProbesTakeLessThanHalfAPercentOfBytesWhereCallersSuffice(t *testing.T) {
+	inFleet(t, []string{"a"}, 6, 2, func(f *fleet) {
+		r, number := f.leader.Reporter("gateway/gw"), uint64(0)
+		busy := func(seconds int) { // 20 calls of a kilobyte each second at each instance
+			for range seconds {
+				f.calls(r, &number, 20, 1, nil)
+				r.Weighed(300, 6*20*1000)
+			}
+		}
+		busy(30)
+		before := f.leader.current().ingest.Bytes()
+		busy(200)
+		after := f.leader.current().ingest.Bytes()
+		probes, calls := after[probeBytes]-before[probeBytes], after[callBytes]-before[callBytes]
+		if probes == 0 || 1000*probes >= 5*calls {
+			t.Errorf("%d bytes of looks beside %d of calls are %.2f%%", probes, calls, 100*float64(probes)/float64(calls))
+		}
+	})
+}
+
+// metrics are what is told of the plane: :: name and labels → value.
+func (f *fleet) metrics() map[string]float64 {
+	f.t.Helper()
+	families, err := f.gathered.Gather()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	out := map[string]float64{}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			name := strings.TrimPrefix(family.GetName(), "fairlead_discovery_")
+			for _, l := range m.GetLabel() {
+				name += " " + l.GetValue()
+			}
+			out[name] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
+		}
+	}
+	return out
+}
+
+func TestMetricsSayWhoLooksWhoIsSilentAndWhoIsSuspect(t *testing.T) {
+	inFleet(t, []string{"a", "b"}, 6, 2, func(f *fleet) {
+		f.after(20 * time.Second)
+		f.net.mute("p-a1", true)
+		f.net.way("p-b1", "refuses")
+		f.after(20 * time.Second)
+		got := f.metrics()
+		for name, want := range map[string]float64{
+			"probers silent a": 1, "probers heard a": 1, "probers suspect b": 1, "probers heard b": 1, "suspect_probers": 1,
+			"probe_targets": 12, "unwatched_instances": 0, "instances s eligible": 12,
+		} {
+			if got[name] != want {
+				t.Errorf("%s is %v, want %v", name, got[name], want)
+			}
+		}
+		if got["wire_bytes_total probes"] == 0 {
+			t.Error("what looks cost is not told")
+		}
+	})
+}

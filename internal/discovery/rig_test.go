@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/fairlead-platform/fairlead/internal/bucket"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -32,8 +34,9 @@ type rig struct {
 	hosts  *hosts
 	epoch  uint64
 
-	hostsAre     Hosts        // instead of the one host; nil is that
-	logger       *slog.Logger // of the planes; nil discards
+	hostsAre     Hosts                // instead of the one host; nil is that
+	logger       *slog.Logger         // of the planes; nil discards
+	gathered     *prometheus.Registry // of the plane that began last
 	replacements int
 }
 
@@ -66,8 +69,9 @@ func (r *rig) begin() *leading {
 		r.t.Fatal(err)
 	}
 	ctx, end := context.WithCancel(r.t.Context())
+	r.gathered = prometheus.NewRegistry()
 	l := &leading{
-		Plane: New(Config{Store: r.store, Bucket: r.bucket, Hosts: r.source(), Logger: r.logger}),
+		Plane: New(Config{Store: r.store, Bucket: r.bucket, Hosts: r.source(), Logger: r.logger, Metrics: r.gathered}),
 		lead:  &lead{store: r.store, number: r.epoch, version: res.Sequence}, end: end, done: make(chan struct{}),
 	}
 	go func() {

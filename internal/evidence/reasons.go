@@ -40,8 +40,8 @@ func (in *Ingest) Bytes() map[string]uint64 {
 }
 
 // Weighed notes what a class cost on the wire.
-func (in *Ingest) Weighed(class string, bytes int) {
+func (in *Ingest) Weighed(class string, bytes uint64) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	in.bytes[class] += uint64(max(bytes, 0))
+	in.bytes[class] += bytes
 }

@@ -23,6 +23,8 @@ type conn struct {
 
 	// written counts the bytes of the present exchange that the kernel took.
 	written atomic.Int64
+	// received counts those that came.
+	received atomic.Int64
 	// budget is what the head of a response may still take; negative: no bound.
 	budget int
 	// broke is the last error of reading.
@@ -69,7 +71,9 @@ func (c *conn) alive() bool {
 
 func (c *conn) Read(b []byte) (int, error) {
 	if c.budget < 0 {
-		return c.tcp.Read(b)
+		n, err := c.tcp.Read(b)
+		c.received.Add(int64(n))
+		return n, err
 	}
 	if c.budget == 0 {
 		c.broke = errHeadTooLarge
@@ -80,6 +84,7 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.tcp.Read(b)
 	c.budget -= n
+	c.received.Add(int64(n))
 	if err != nil {
 		c.broke = err
 	}

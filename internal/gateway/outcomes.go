@@ -10,13 +10,19 @@ import (
 )
 
 // seen counts what became of the requests to one instance since it was taken
-// last.
-type seen struct{ ok, failed, refused atomic.Uint32 }
+// last, and the bytes of what was asked and answered.
+type seen struct {
+	ok, failed, refused atomic.Uint32
+	bytes               atomic.Uint64
+}
 
 // count notes how an exchange ended. What the caller ended says nothing of the
 // instance, and neither does what this machine has too little of.
 func (a *attempt) count(err error) {
 	s := &a.m.seen
+	if a.c != nil {
+		s.bytes.Add(uint64(a.c.written.Load() + a.c.received.Load()))
+	}
 	switch {
 	case a.x.end.came(), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EADDRNOTAVAIL):
 	case err == nil && a.head.status < http.StatusInternalServerError:
@@ -36,7 +42,7 @@ func (s *seen) take(id string) *pb.OutcomeRow {
 	if r.Ok == 0 && r.Failed == 0 {
 		return nil
 	}
-	r.Refused = min(r.Refused, r.Failed)
+	r.Refused, r.Bytes = min(r.Refused, r.Failed), s.bytes.Swap(0)
 	return r
 }
 

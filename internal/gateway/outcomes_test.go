@@ -2,7 +2,9 @@ package gateway_test
 
 import (
 	"bufio"
+	"bytes"
 	"context"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -37,6 +39,7 @@ func (w *witness) ReportOutcomes(s pb.EvidenceService_ReportOutcomesServer) erro
 			}
 			x := w.sums[r.GetInstance()]
 			x.Ok, x.Failed, x.Refused = x.Ok+r.GetOk(), x.Failed+r.GetFailed(), x.Refused+r.GetRefused()
+			x.Bytes += r.GetBytes()
 		}
 		w.mu.Unlock()
 	}
@@ -48,6 +51,13 @@ func (w *witness) saw(instance string) [3]uint32 {
 	defer w.mu.Unlock()
 	x := w.sums[instance]
 	return [3]uint32{x.GetOk(), x.GetFailed(), x.GetRefused()}
+}
+
+// carried is how many bytes of an instance's calls were reported.
+func (w *witness) carried(instance string) uint64 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sums[instance].GetBytes()
 }
 
 // reports has the gateway report to a witness, at an address of its own.
@@ -102,6 +112,25 @@ func TestTheOutcomeOfEachRequestIsReportedOfTheInstanceThatHadIt(t *testing.T) {
 		}
 	}
 	until(t, "the report of 7 good and 4 failed", func() bool { return w.saw("hello-a") == [3]uint32{7, 4, 0} })
+}
+
+func TestTheBytesOfWhatWasAskedAndAnsweredAreReported(t *testing.T) {
+	r := newRig(t)
+	w := r.reports(followed)
+	const asked, answered = 30_000, 50_000
+	r.serve("hello", 5, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		_, _ = io.Copy(io.Discard, q.Body)
+		_, _ = w.Write(make([]byte, answered))
+	}))
+	for range 2 { // the second on the connection of the first
+		if resp, _ := r.do(r.request(http.MethodPost, "hello.localhost", "/", bytes.NewReader(make([]byte, asked)))); resp.StatusCode != http.StatusOK {
+			t.Fatal(resp.Status)
+		}
+	}
+	until(t, "the report of both", func() bool { return w.saw("hello-a") == [3]uint32{2, 0, 0} })
+	if got := w.carried("hello-a"); got < 2*(asked+answered) || got > 2*(asked+answered)+4000 {
+		t.Errorf("%d bytes are reported, want %d and the heads", got, 2*(asked+answered))
+	}
 }
 
 func TestARefusedConnectionIsReportedAsSuch(t *testing.T) {

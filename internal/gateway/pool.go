@@ -43,6 +43,7 @@ func (p *pool) get(e *ending, by time.Time) (*conn, error) {
 		p.mu.Unlock()
 		if c.alive() {
 			c.written.Store(0)
+			c.received.Store(0)
 			return c, nil
 		}
 		c.Close()

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -52,29 +53,56 @@ func (t *Target) look(ctx context.Context, dial Dial) Look {
 	within, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var err error
-	bytes := connectBytes
+	wire := &weighed{dial: dial}
 	switch t.Check.Kind {
 	case HTTP:
-		var n int
-		n, err = t.byHTTP(within, dial)
-		bytes += n
+		err = t.byHTTP(within, wire.Dial)
 	case GRPC:
-		bytes += grpcBytes
-		err = t.byGRPC(within, dial)
+		err = t.byGRPC(within, wire.Dial)
 	default:
-		err = t.byTCP(within, dial)
+		err = t.byTCP(within, wire.Dial)
 	}
-	l := Look{ID: t.ID, Took: time.Since(began), Bytes: bytes}
+	l := Look{ID: t.ID, Took: time.Since(began), Bytes: int(wire.bytes.Load())}
 	l.Result, l.Detail = judge(err)
 	return l
 }
 
-// About what a look costs beside what can be counted: the packets that open
-// and close a connection, and the frames of a gRPC call.
-const (
-	connectBytes = 7 * 52
-	grpcBytes    = 600
-)
+// weighed counts what goes over the connections that it opens.
+type weighed struct {
+	dial  Dial
+	bytes atomic.Int64
+}
+
+// connectBytes is about what it takes to open and close a connection: seven
+// packets without anything in them.
+const connectBytes = 7 * 52
+
+// Dial is a [Dial].
+func (w *weighed) Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	w.bytes.Add(connectBytes)
+	c, err := w.dial(ctx, network, address)
+	if err != nil {
+		return nil, err
+	}
+	return &weighedConn{c, w}, nil
+}
+
+type weighedConn struct {
+	net.Conn
+	w *weighed
+}
+
+func (c *weighedConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	c.w.bytes.Add(int64(n))
+	return n, err
+}
+
+func (c *weighedConn) Write(b []byte) (int, error) {
+	n, err := c.Conn.Write(b)
+	c.w.bytes.Add(int64(n))
+	return n, err
+}
 
 // judge says what an error means. A refusal is certain; all else is a sample.
 func judge(err error) (eligibility.Result, string) {
@@ -101,14 +129,14 @@ func (t *Target) byTCP(ctx context.Context, dial Dial) error {
 // largest body that is read of an answer; the rest says nothing more.
 const largestBody = 4 << 10
 
-func (t *Target) byHTTP(ctx context.Context, dial Dial) (bytes int, err error) {
+func (t *Target) byHTTP(ctx context.Context, dial Dial) error {
 	path := t.Check.Path
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+t.Address+path, nil)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	req.Host = t.Check.Host
 	req.Header.Set("User-Agent", "fairlead-prober")
@@ -116,17 +144,16 @@ func (t *Target) byHTTP(ctx context.Context, dial Dial) (bytes int, err error) {
 	defer transport.CloseIdleConnections()
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer resp.Body.Close()
-	n, err := io.Copy(io.Discard, io.LimitReader(resp.Body, largestBody))
-	if err != nil {
-		return int(n), err
+	if _, err := io.Copy(io.Discard, io.LimitReader(resp.Body, largestBody)); err != nil {
+		return err
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 399 {
-		return int(n), fmt.Errorf("it answered %s", resp.Status)
+		return fmt.Errorf("it answered %s", resp.Status)
 	}
-	return int(n), nil
+	return nil
 }
 
 func (t *Target) byGRPC(ctx context.Context, dial Dial) error {

@@ -112,6 +112,8 @@ func TestEachKindOfLookSaysWhatItSaw(t *testing.T) {
 			}
 			if l := target.look(t.Context(), new(net.Dialer).DialContext); l.Result != x.want {
 				t.Errorf("%s (%s); want %s", l.Result, l.Detail, x.want)
+			} else if least := map[Kind]int{HTTP: connectBytes + 50, GRPC: 2*connectBytes + 100}[x.check.Kind]; x.want == eligibility.Good && (l.Bytes < max(least, connectBytes) || l.Bytes > 3000) {
+				t.Errorf("it took %d bytes", l.Bytes)
 			}
 		})
 	}

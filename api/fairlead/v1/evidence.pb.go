@@ -138,8 +138,10 @@ type OutcomeRow struct {
 	Ok       uint32                 `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
 	// Failed: no response, one that could not be read, or a status of 500 and
 	// above of the instance; refused connections included.
-	Failed        uint32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	Refused       uint32 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
+	Failed  uint32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	Refused uint32 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
+	// Bytes of what was asked and answered, by the instance's connections.
+	Bytes         uint64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -198,6 +200,13 @@ func (x *OutcomeRow) GetFailed() uint32 {
 func (x *OutcomeRow) GetRefused() uint32 {
 	if x != nil {
 		return x.Refused
+	}
+	return 0
+}
+
+func (x *OutcomeRow) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
 	}
 	return 0
 }
@@ -955,13 +964,14 @@ const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\x1afairlead/v1/evidence.proto\x12\vfairlead.v1\x1a\x18fairlead/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\"\\\n" +
 	"\x15ReportOutcomesRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12+\n" +
-	"\x04rows\x18\x02 \x03(\v2\x17.fairlead.v1.OutcomeRowR\x04rows\"j\n" +
+	"\x04rows\x18\x02 \x03(\v2\x17.fairlead.v1.OutcomeRowR\x04rows\"\x80\x01\n" +
 	"\n" +
 	"OutcomeRow\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\rR\x02ok\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\rR\x06failed\x12\x18\n" +
-	"\arefused\x18\x04 \x01(\rR\arefused\"\x18\n" +
+	"\arefused\x18\x04 \x01(\rR\arefused\x12\x14\n" +
+	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\"\x18\n" +
 	"\x16ReportOutcomesResponse\"\xab\x01\n" +
 	"\fProbeRequest\x120\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.fairlead.v1.ProberHelloH\x00R\x05hello\x12/\n" +
