@@ -68,7 +68,21 @@ func main() {
 			fmt.Println("cannot shut down:", err)
 		}
 	}()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+	var deaf atomic.Bool // from SIGUSR2 on it takes no connection, and lives on
+	usr2 := make(chan os.Signal, 1)
+	signal.Notify(usr2, syscall.SIGUSR2)
+	go func() {
+		<-usr2
+		deaf.Store(true)
+		if err := l.Close(); err != nil {
+			fmt.Println("cannot close its port:", err)
+		}
+	}()
+	err = server.Serve(l)
+	if deaf.Load() {
+		select {}
+	}
+	if !errors.Is(err, http.ErrServerClosed) {
 		fmt.Println("cannot serve:", err)
 		os.Exit(1)
 	}
