@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"fmt"
 	"time"
 
 	"connectrpc.com/connect"
@@ -88,51 +87,6 @@ func (cmd *gatewaysRetireCmd) Run(c *call) error {
 		return remote(err)
 	}
 	return c.retired("gateway", cmd.Name)
-}
-
-type hostsCmd struct {
-	List   hostsListCmd   `cmd:"" default:"withargs" help:"List the known hosts."`
-	Retire hostsRetireCmd `cmd:"" help:"End the membership of a host that will not come back; what it ran is placed elsewhere."`
-}
-
-type hostsRetireCmd struct {
-	Name string `arg:"" help:"Name of the host."`
-}
-
-func (cmd *hostsRetireCmd) Run(c *call) error {
-	cl, err := c.dial()
-	if err != nil {
-		return err
-	}
-	defer cl.close()
-	if _, err := cl.admin.RetireHost(c.ctx, connect.NewRequest(&fairleadv1.RetireHostRequest{Name: cmd.Name})); err != nil {
-		return remote(err)
-	}
-	return c.retired("host", cmd.Name)
-}
-
-type hostsListCmd struct{}
-
-func (cmd *hostsListCmd) Run(c *call) error {
-	cl, err := c.dial()
-	if err != nil {
-		return err
-	}
-	defer cl.close()
-	resp, err := cl.admin.ListHosts(c.ctx, connect.NewRequest(&fairleadv1.ListHostsRequest{}))
-	if err != nil {
-		return remote(err)
-	}
-	if !c.out.table() {
-		return c.out.message(resp.Msg)
-	}
-	plainFields(resp.Msg)
-	var rows [][]string
-	for _, h := range resp.Msg.GetHosts() {
-		rows = append(rows, []string{h.GetName(), h.GetZone(), connected(h.GetConnected()), spanOf(h.GetSilent()), fmt.Sprint(h.GetInstances())})
-	}
-	c.out.rows("HOST ZONE CONNECTED SILENT INSTANCES", rows)
-	return nil
 }
 
 func connected(yes bool) string {

@@ -80,7 +80,7 @@ type commands struct {
 
 	Token       tokenCmd       `cmd:"" group:"installation" help:"Tokens by which hosts, gateways and probers join."`
 	Gateways    gatewaysCmd    `cmd:"" group:"installation" help:"List the known gateways, or retire one."`
-	Hosts       hostsCmd       `cmd:"" group:"installation" help:"List the known hosts, or retire one."`
+	Hosts       hostsCmd       `cmd:"" group:"installation" help:"List the known hosts, drain one, or retire one."`
 	Probers     probersCmd     `cmd:"" group:"installation" help:"List who looks at instances, and who of them is silent or suspect."`
 	DiffRuntime diffRuntimeCmd `cmd:"" name:"diff-runtime" group:"installation" help:"Compare, row by row, what runs by its authorities' word with the registry; exit with 1 where they differ or one does not answer."`
 	Info        infoCmd        `cmd:"" group:"installation" help:"Show who leads, and what the store guarantees."`

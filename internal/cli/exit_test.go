@@ -249,7 +249,7 @@ func TestEveryReadingCommandHasTheSameKeysEmptyOrFullInJSONAndYAML(t *testing.T)
 	installation := [][2]string{
 		{"version", "go platform version"},
 		{"info", "alarms epoch gatewayUrl guarantee incarnation leading store version"},
-		{"hosts", "hosts"},
+		{"hosts", "hosts notes"},
 		{"diff-runtime", "differences observing sources"},
 		{"gateways", "gateways"},
 		{"get", "services"},
@@ -262,7 +262,7 @@ func TestEveryReadingCommandHasTheSameKeysEmptyOrFullInJSONAndYAML(t *testing.T)
 	for _, r := range append([][2]string{
 		{"deploy hello --env A=1 -- python3", ended}, // changes, and changes nothing the second time
 		{"get hello", "at by deleted generation hostNames instances paused round service template traffic"},
-		{"status hello", "alarms deleting deployment generation hostNames instances missing needsOperator observedGeneration paused pinned revisions routes service traffic url wantedTraffic warm warmUntil"},
+		{"status hello", "alarms deleting deployment generation hostNames instances missing needsOperator notes observedGeneration paused pinned revisions routes service traffic url wantedTraffic warm warmUntil"},
 		{"revisions hello", "revisions"},
 		{"explain hello", "sections service summary"},
 		{"events hello", "events"},

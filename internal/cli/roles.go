@@ -88,6 +88,8 @@ type HostOptions struct {
 	Joining
 	Zone, Ops, Advertise string
 	KeepInstances        bool
+	// Leave is how long at most other hosts are given to take what runs.
+	Leave time.Duration
 }
 
 // ProberOptions of `fairlead prober`.
@@ -228,16 +230,17 @@ func (cmd *gatewayCmd) Run(c *call) error {
 
 type hostCmd struct {
 	joinFlags
-	Zone          string `name:"zone" default:"default" help:"Zone that it stands in."`
-	Advertise     string `name:"advertise" placeholder:"IP" default:"127.0.0.1" help:"Address at which gateways reach its instances. Default: ${default}."`
-	Ops           string `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7704" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
-	KeepInstances bool   `name:"keep-instances" help:"Leave instances running at the end; the next start adopts them."`
+	Zone          string        `name:"zone" default:"default" help:"Zone that it stands in."`
+	Advertise     string        `name:"advertise" placeholder:"IP" default:"127.0.0.1" help:"Address at which gateways reach its instances. Default: ${default}."`
+	Ops           string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7704" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
+	KeepInstances bool          `name:"keep-instances" help:"Leave instances running at the end; the next start adopts them."`
+	DrainTimeout  time.Duration `name:"drain-timeout" default:"60s" help:"How long at most the end waits until other hosts serve what runs here; 0 stops it at once. Default: ${default}."`
 	logFlags
 }
 
 func (cmd *hostCmd) Run(c *call) error {
 	return c.env.Roles.Host(c.ctx, HostOptions{
-		Process: c.process(cmd.logFlags), Joining: cmd.joining(), Zone: cmd.Zone, Advertise: cmd.Advertise, Ops: cmd.Ops, KeepInstances: cmd.KeepInstances,
+		Process: c.process(cmd.logFlags), Joining: cmd.joining(), Zone: cmd.Zone, Advertise: cmd.Advertise, Ops: cmd.Ops, KeepInstances: cmd.KeepInstances, Leave: cmd.DrainTimeout,
 	})
 }
 

@@ -246,6 +246,9 @@ func (p *plane) Alarms(string) []string                      { return nil }
 func (p *plane) RetryAt(string) time.Time                    { return time.Time{} }
 func (p *plane) RetireGateway(context.Context, string) error { return nil }
 func (p *plane) RetireHost(context.Context, string) error    { return nil }
+func (p *plane) DrainHost(context.Context, string, bool) error {
+	return nil
+}
 
 // Logs gives what was written; who follows gets the rest of it as it is written.
 func (p *plane) Logs(ctx context.Context, q service.LogQuery, emit func([]service.LogLine) error) error {

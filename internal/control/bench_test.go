@@ -34,6 +34,8 @@ func (s stillHosts) Assign(context.Context, view.Epoch, string, service.Assignme
 
 func (s stillHosts) Stop(context.Context, view.Epoch, string, service.Stop) error { return nil }
 
+func (s stillHosts) Release(context.Context, view.Epoch, string, service.Release) error { return nil }
+
 type stillGateways struct{ *still }
 
 func (s stillGateways) Offer(*view.Table)              {}

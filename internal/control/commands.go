@@ -96,6 +96,9 @@ func (j *job) prepare(ctx context.Context, r *saga.Run, rev service.Revision) er
 		err := j.ask(ctx, r, host, prepareWait, func(ctx context.Context) error {
 			return j.c.cfg.Hosts.Prepare(ctx, j.led.Epoch(), host, rev.Name, rev.Template)
 		})
+		if errors.Is(err, fault.Exhausted) {
+			j.refuses(host, err)
+		}
 		if err != nil {
 			return fmt.Errorf("host %s cannot run it: %w", host, err)
 		}

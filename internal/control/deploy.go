@@ -94,7 +94,7 @@ func (j *job) prepareSomewhere(ctx context.Context, r *saga.Run, rev service.Rev
 		n := j.snapshot().Desired.Value.Instances
 		var placed service.Revision
 		err := j.await(ctx, r, limit, func() (bool, time.Duration, error) {
-			w := j.world()
+			w := j.withRefusals(j.world())
 			var err error
 			placed, err = leaveLost(rev, w).Shrink(n).Grow(n, w)
 			return err == nil, 0, other(err, service.ErrNoHost)
@@ -111,7 +111,7 @@ func (j *job) prepareSomewhere(ctx context.Context, r *saga.Run, rev service.Rev
 		if cause := r.Interrupted(); cause != nil {
 			return placed, cause
 		}
-		if !unsure(err) || time.Since(j.began) >= rev.Template.ReadyDeadline() {
+		if !unsure(err) && !j.refused(placed) || time.Since(j.began) >= rev.Template.ReadyDeadline() {
 			return placed, &saga.Failure{Reason: err.Error()}
 		}
 	}

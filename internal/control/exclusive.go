@@ -1,6 +1,7 @@
 package control
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -215,4 +216,61 @@ func (j *job) startLead(ctx context.Context, lead, reason string) error {
 		return err
 	}
 	return j.awaitReady(ctx, nil, placed.Slots, newWatch(j.c.cfg.Dwell, placed, 0), placed.Template.ReadyDeadline())
+}
+
+// moveAlone has slots of what cannot run beside another leave hosts that drain:
+// requests are held, the slots stop, and only when their processes have ended
+// may the rest of the saga start those that take their place.
+func (j *job) moveAlone(ctx context.Context, r *saga.Run, placed service.Doc[service.Revision], n int) error {
+	rev := placed.Value
+	leaves := rev.OnDraining(j.world())
+	check := rev
+	check.Slots = rev.Staying(j.world())
+	if err := j.prepare(ctx, r, check); err != nil {
+		return err
+	}
+	if behind := j.behind(); len(behind) > 0 {
+		return fmt.Errorf("%s does not move while gateway %s is behind: it may still route to what has to stop", rev.Name, strings.Join(behind, ", "))
+	}
+	if err := j.publish(ctx, r, service.Held(j.snapshot().CatalogRoutes())); err != nil {
+		return err
+	}
+	if settlement, err := j.settle(ctx, r); err != nil || len(settlement.Behind) > 0 {
+		return cmp.Or(err, fmt.Errorf("%s does not move while gateway %s is behind: it may still route to what has to stop", rev.Name, strings.Join(settlement.Behind, ", ")))
+	}
+	placed.Value = rev.Shed(n, j.world())
+	r.Stage(putRevision(placed))
+	if err := r.Checkpoint(ctx); err != nil {
+		return err
+	}
+	if _, err := j.stopLeaving(ctx, placed.Value, "it moves to another host"); err != nil {
+		return err
+	}
+	limit := rev.Template.DrainTime() + commandWait
+	err := j.await(ctx, r, limit, func() (bool, time.Duration, error) { return !runsIn(rev, leaves, j.world()), 0, nil })
+	if errors.Is(err, errDeadline) {
+		return fmt.Errorf("what runs on host %s has not stopped within %s", leaves[0].Host, limit)
+	}
+	return err
+}
+
+// runsIn says that a process of the revision runs in one of the slots.
+func runsIn(rev service.Revision, slots []service.Slot, w *service.World) bool {
+	return slices.ContainsFunc(slots, func(s service.Slot) bool {
+		return slices.ContainsFunc(rev.Processes(s.ID, w), func(i service.Instance) bool { return !ended(i) })
+	})
+}
+
+// endHold publishes the catalog's routes again where this run holds requests.
+func (j *job) endHold(ctx context.Context, r *saga.Run) error {
+	s := j.snapshot()
+	want := s.CatalogRoutes()
+	if s.Routes.Value.Saga != r.Record.ID || service.SamePlan(s.Routes.Value.Plan, want) {
+		return nil
+	}
+	if err := j.publish(ctx, r, want); err != nil {
+		return err
+	}
+	_, err := j.settle(ctx, r)
+	return err
 }

@@ -21,6 +21,7 @@ type job struct {
 	// frees says that the work gives room back, or leads to that: what it
 	// writes may use the store's ballast.
 	frees bool
+	full  fullHosts
 }
 
 // do does one piece of work.

@@ -60,6 +60,7 @@ func (c *Control) AdmitHost(ctx context.Context, h service.Host, kept view.Epoch
 	}
 	for {
 		old := t.mirror.host(h.Name)
+		h.Draining = old.Value.Draining
 		if h.Entered = old.Value.Entered; h.Entered.IsZero() {
 			h.Entered = time.Now()
 		}

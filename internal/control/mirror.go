@@ -62,17 +62,18 @@ func (m *mirror) load(documents []store.Document, sequence uint64) {
 	m.doneLocked(e)
 }
 
-// absorb takes the next commit. It reports whether routes or members changed.
-func (m *mirror) absorb(c store.Commit) (routes, members bool) {
+// absorb takes the next commit. It reports whether routes, members or hosts changed.
+func (m *mirror) absorb(c store.Commit) (routes, members, hosts bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c.Sequence <= m.sequence {
-		return false, false
+		return false, false, false
 	}
 	e := m.editLocked()
 	for _, change := range c.Changes {
 		routes = routes || change.Kind == service.KindRoutes
 		members = members || change.Kind == service.KindGateway
+		hosts = hosts || change.Kind == service.KindHost
 		e.drop(change.Key)
 		if !change.Deleted {
 			e.put(change.Document)
@@ -83,7 +84,7 @@ func (m *mirror) absorb(c store.Commit) (routes, members bool) {
 		m.routesAt = c.Sequence
 	}
 	m.doneLocked(e)
-	return routes, members
+	return routes, members, hosts
 }
 
 func (m *mirror) doneLocked(e *edit) {
@@ -179,6 +180,22 @@ func (m *mirror) host(name string) service.Doc[service.Host] {
 	return m.hosts[name]
 }
 
+// draining are the hosts on which a person wants nothing to run; nil is none.
+func (m *mirror) draining() map[string]bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out map[string]bool // :: host name → it drains
+	for name, h := range m.hosts {
+		if h.Value.Draining && !h.Value.Retired {
+			if out == nil {
+				out = map[string]bool{}
+			}
+			out[name] = true
+		}
+	}
+	return out
+}
+
 func (m *mirror) retired(host string) bool { return m.host(host).Value.Retired }
 
 // oddRecords are records that are no service's and cannot be read, with why.
@@ -232,6 +249,32 @@ func brokenRoutes(s *service.Snapshot) uint64 {
 		}
 	}
 	return 0
+}
+
+// markAll has every service looked at again.
+func (m *mirror) markAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.services {
+		m.dirty[name] = true
+	}
+}
+
+// slotsOn counts the slots, leaving ones too, that revisions have on a host.
+func (m *mirror) slotsOn(host string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := 0
+	for _, s := range m.services {
+		for _, r := range s.Revisions {
+			for _, slot := range slices.Concat(r.Value.Slots, r.Value.Leaving) {
+				if slot.Host == host {
+					n++
+				}
+			}
+		}
+	}
+	return n
 }
 
 // mark has the service looked at again.

@@ -31,6 +31,8 @@ type Hosts interface {
 	// Stop ends a slot; nil means that the host has it on disk. The instance's
 	// end is seen in States. Stopping an unknown slot is done already.
 	Stop(ctx context.Context, e view.Epoch, host string, s service.Stop) error
+	// Release lets a host end that leaves. One that does not is left as it is.
+	Release(ctx context.Context, e view.Epoch, host string, r service.Release) error
 }
 
 // Gateways is the port to everything that routes.

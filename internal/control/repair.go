@@ -47,14 +47,13 @@ func (j *job) repairSlots(ctx context.Context, work service.Work) error {
 	return other(err, errDeadline)
 }
 
-// rewarm places slots of the warm revision elsewhere whose host is gone. What
-// was placed is then lost, and assigned by the next look; who rolls back waits
-// for what is not live yet.
+// rewarm places slots of the warm revision elsewhere whose host is gone or
+// drains. What was placed is then lost, and assigned by the next look; who rolls
+// back waits for what is not live yet.
 func (j *job) rewarm(ctx context.Context, work service.Work) error {
 	s := j.snapshot()
 	rev := s.Revision(work.Revision)
-	n, w := len(rev.Value.Slots), j.world()
-	placed, err := rev.Value.LeaveGone(w).Grow(n, w)
+	placed, err := s.Rewarmed(j.world())
 	if err != nil {
 		return err
 	}

@@ -31,7 +31,7 @@ func (c *Control) RetireHost(ctx context.Context, name string) error {
 			return err
 		}
 		next := old.Value
-		next.Retired = true
+		next.Retired, next.Draining = true, false
 		_, err := t.led.apply(ctx, put(key(service.KindHost, name), old.Version, next))
 		if err == nil {
 			t.c.log.Info("a host was retired", "host", name)
@@ -39,6 +39,36 @@ func (c *Control) RetireHost(ctx context.Context, name string) error {
 		}
 		if !errors.Is(err, saga.ErrStale) {
 			return fmt.Errorf("cannot retire host %s: %w", name, err)
+		}
+	}
+}
+
+// DrainHost says by a person's word whether anything is to run on a host:
+// where not, nothing is placed there, and what runs is served elsewhere. It is
+// done already where the host is as it says, and fails as fault.NotFound for one
+// that is not known.
+func (c *Control) DrainHost(ctx context.Context, name string, drain bool) error {
+	t, err := c.leads(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		old := t.mirror.host(name)
+		if old.Version == 0 || old.Value.Retired {
+			return fault.New(fault.NotFound, "list the known ones by: fairlead hosts", "there is no host %q", name)
+		}
+		if old.Value.Draining == drain {
+			return nil
+		}
+		next := old.Value
+		next.Draining = drain
+		_, err := t.led.apply(ctx, put(key(service.KindHost, name), old.Version, next))
+		if err == nil {
+			t.c.log.Info("a host is to be drained, or not any more", "host", name, "drain", drain)
+			return nil
+		}
+		if !errors.Is(err, saga.ErrStale) {
+			return fmt.Errorf("cannot record that host %s is to be drained: %w", name, err)
 		}
 	}
 }
@@ -54,6 +84,9 @@ func (t *term) mayRetire(name string) error {
 		if h.Connected {
 			return fault.New(fault.Conflict, "end its process first (fairlead host); what it runs is then placed elsewhere",
 				"host %s is connected and runs %s", name, plural(len(slices.DeleteFunc(slices.Clone(h.Instances), ended)), "instance"))
+		}
+		if h.Left {
+			return nil
 		}
 		silent = min(h.Silent, silent)
 	}

@@ -155,6 +155,10 @@ func (m *mortalHosts) Stop(ctx context.Context, e view.Epoch, host string, s ser
 	return m.command(func() error { return m.Sim.Stop(ctx, e, host, s) })
 }
 
+func (m *mortalHosts) Release(ctx context.Context, e view.Epoch, host string, r service.Release) error {
+	return m.command(func() error { return m.Sim.Release(ctx, e, host, r) })
+}
+
 // logs keeps what a test logs, shown when it fails.
 type logs struct {
 	mu sync.Mutex

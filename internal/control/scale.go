@@ -2,6 +2,7 @@ package control
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,38 +14,48 @@ import (
 )
 
 // scale brings every revision that the catalog refers to to the wanted number
-// of instances: what is added is ready before what is too much is stopped.
+// of instances, none of them on a host that is gone or drains: what is added is
+// ready before what is too much is stopped. What cannot run beside another is
+// the exception: under a hold it stops first.
 func (j *job) scale() saga.Definition {
 	return saga.Definition{
 		Kind: service.WorkScale, Version: 1,
 		Steps: []saga.StepDefinition{
-			{Name: "place", Do: j.place, NoUndo: "more instances of a serving revision do no harm"},
-			{Name: "ready", Do: j.placedReady, NoUndo: "it only waits"},
+			{Name: "place", Do: j.place, Stands: j.placeStands, NoUndo: "more instances of a serving revision do no harm"},
+			{Name: "ready", Do: j.placedReady, Stands: j.placedStillReady, NoUndo: "it only waits"},
 			{Name: "record", Do: j.recordMet, NoUndo: "it is one commit"},
 			{Name: "stop", Do: j.stopSurplus, NoUndo: "what is too much is not started again"},
 		},
 	}
 }
 
-func (j *job) place(_ context.Context, r *saga.Run) error {
+func (j *job) place(ctx context.Context, r *saga.Run) error {
 	s, w := j.snapshot(), j.world()
 	n := s.Desired.Value.Instances
 	added, left := 0, 0
-	gone := map[string]bool{} // :: host
+	gone, drains := map[string]bool{}, map[string]bool{} // :: host
 	for _, rev := range s.Serving() {
 		for _, slot := range rev.Value.OnGone(w) {
 			gone[slot.Host] = true
 		}
-		stays := rev.Value.LeaveGone(w)
-		before := len(stays.Slots)
-		placed, err := stays.Shrink(n).Grow(n, w)
-		if err != nil {
-			return err
+		for _, slot := range rev.Value.OnDraining(w) {
+			drains[slot.Host] = true
 		}
+		placed, err := rev.Value.Resize(n, w)
+		if err != nil {
+			return j.cannotPlace(ctx, r, err)
+		}
+		before := len(rev.Value.LeaveGone(w).Staying(w))
 		added += max(n-before, 0)
-		left += max(before-n, 0)
-		if before != n || len(stays.Slots) != len(rev.Value.Slots) {
-			r.Stage(putRevision(service.Doc[service.Revision]{Value: placed, Version: rev.Version}))
+		left += max(before-n, 0) + len(rev.Value.OnDraining(w))
+		next := service.Doc[service.Revision]{Value: placed, Version: rev.Version}
+		switch {
+		case rev.Value.Exclusive() && len(rev.Value.OnDraining(w)) > 0:
+			if err := j.moveAlone(ctx, r, next, n); err != nil {
+				return err
+			}
+		case !slices.Equal(placed.Slots, rev.Value.Slots) || len(placed.Leaving) != len(rev.Value.Leaving):
+			r.Stage(putRevision(next))
 		}
 	}
 	r.Stage(checkDoc(service.KindCatalog, j.service, s.Catalog), checkDoc(service.KindDesired, j.service, s.Desired))
@@ -52,20 +63,48 @@ func (j *job) place(_ context.Context, r *saga.Run) error {
 	if len(gone) > 0 {
 		text += "; lost is host " + strings.Join(slices.Sorted(maps.Keys(gone)), ", ")
 	}
+	for _, host := range slices.Sorted(maps.Keys(drains)) {
+		text += fmt.Sprintf("; host %s: %s", host, w.Drains(host))
+	}
 	r.Text("%s", text)
 	return nil
 }
 
+// cannotPlace has a saga that somebody waits for exist, so that it says why it
+// failed. Without one it is tried again at each pass.
+func (j *job) cannotPlace(ctx context.Context, r *saga.Run, why error) error {
+	asked := j.snapshot().Catalog.Value.ObservedGeneration < r.Record.Generation
+	if r.Version() > 0 || !asked || !errors.Is(why, service.ErrNoRoom) {
+		return why
+	}
+	return errors.Join(r.Checkpoint(ctx), why)
+}
+
+// placeStands says that what was placed is still what is to be.
+func (j *job) placeStands(context.Context, *saga.Run) (bool, error) {
+	s, w := j.snapshot(), j.world()
+	for _, rev := range s.Serving() {
+		if len(rev.Value.OnGone(w)) > 0 || len(rev.Value.Staying(w)) != s.Desired.Value.Instances {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// toBeReady are the slots that are to stay. What runs on a host that only
+// gateways hear answers, and nothing more can be learnt of it.
+func toBeReady(rev service.Revision, w *service.World) []service.Slot {
+	cutOff := rev.OnCutOff(w)
+	return slices.DeleteFunc(slices.Clone(rev.Staying(w)), func(s service.Slot) bool { return slices.Contains(cutOff, s) })
+}
+
 func (j *job) placedReady(ctx context.Context, r *saga.Run) error {
 	for _, rev := range j.snapshot().Serving() {
-		if err := j.assign(ctx, r, rev.Value, rev.Value.Lost(j.world())); err != nil {
+		w := j.world()
+		if err := j.assign(ctx, r, rev.Value, rev.Value.Lost(w)); err != nil {
 			return err
 		}
-		limit := rev.Value.Template.ReadyDeadline()
-		// What runs on a host that only gateways hear answers, and nothing more can be learnt of it.
-		cutOff := rev.Value.OnCutOff(j.world())
-		heard := slices.DeleteFunc(slices.Clone(rev.Value.Slots), func(s service.Slot) bool { return slices.Contains(cutOff, s) })
-		if err := j.awaitReady(ctx, r, heard, newWatch(j.c.cfg.Dwell, rev.Value, 0), limit); err != nil {
+		if err := j.awaitReady(ctx, r, toBeReady(rev.Value, w), newWatch(j.c.cfg.Dwell, rev.Value, 0), rev.Value.Template.ReadyDeadline()); err != nil {
 			return err
 		}
 	}
@@ -73,11 +112,31 @@ func (j *job) placedReady(ctx context.Context, r *saga.Run) error {
 	return nil
 }
 
-// recordMet notes the number that is ready.
-func (j *job) recordMet(_ context.Context, r *saga.Run) error {
-	s := j.snapshot()
+func (j *job) placedStillReady(context.Context, *saga.Run) (bool, error) {
+	w := j.world()
+	for _, rev := range j.snapshot().Serving() {
+		slots := toBeReady(rev.Value, w)
+		if n, _ := newWatch(j.c.cfg.Dwell, rev.Value, 0).ready(slots, w); n < len(slots) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// recordMet notes the number that is ready, and that what drains is to leave.
+func (j *job) recordMet(ctx context.Context, r *saga.Run) error {
+	if err := j.endHold(ctx, r); err != nil {
+		return err
+	}
+	s, w := j.snapshot(), j.world()
+	n := s.Desired.Value.Instances
+	for _, rev := range s.Serving() {
+		if shed := rev.Value.Shed(n, w); len(shed.Leaving) != len(rev.Value.Leaving) {
+			r.Stage(putRevision(service.Doc[service.Revision]{Value: shed, Version: rev.Version}))
+		}
+	}
 	c := s.Catalog
-	c.Value.Instances = s.Desired.Value.Instances
+	c.Value.Instances = n
 	r.Text("generation %d", r.Record.Generation)
 	r.Stage(putCatalog(c), checkDoc(service.KindDesired, j.service, s.Desired))
 	return nil
@@ -89,7 +148,7 @@ func (j *job) stopSurplus(ctx context.Context, r *saga.Run) error {
 		if len(rev.Value.Leaving) == 0 {
 			continue
 		}
-		left, err := j.stopLeaving(ctx, rev.Value, "fewer instances are wanted")
+		left, err := j.stopLeaving(ctx, rev.Value, "it is not wanted there any more")
 		if err != nil {
 			return err
 		}

@@ -68,6 +68,7 @@ func (c *Control) lead(all context.Context, l lease) error {
 	t.start(func() { t.beat(ctx, l.taken) })
 	t.start(func() { t.follow(ctx, watcher) })
 	t.start(func() { t.watchMembers(ctx) })
+	t.start(func() { t.watchHosts(ctx) })
 	t.start(func() { t.reconcile(ctx) })
 	t.start(func() { c.cfg.Beside(ctx, beside{t}) })
 	c.setTerm(t)
@@ -114,7 +115,10 @@ func (t *term) follow(ctx context.Context, w store.Watcher) {
 	for ctx.Err() == nil {
 		commit, err := w.Next(ctx)
 		if err == nil {
-			routes, members := t.mirror.absorb(commit)
+			routes, members, hosts := t.mirror.absorb(commit)
+			if hosts {
+				t.mirror.markAll()
+			}
 			if routes {
 				t.offer()
 			}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"path/filepath"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -29,7 +30,8 @@ type hostConfig struct {
 	name, zone string
 	controls   []string
 	advertise  netip.Addr
-	keep       bool // instances run on at the end
+	keep       bool          // instances run on at the end
+	leave      time.Duration // how long at most others are given to take what runs
 	token      func(context.Context) (string, error)
 	hint       string
 }
@@ -44,7 +46,7 @@ func openHost(p *process, cfg hostConfig) (*hostRole, error) {
 	h.host, err = host.New(host.Config{
 		Name: cfg.name, Zone: cfg.zone, Dir: folder, Control: cfg.controls, DialControl: append(toControl(h.keys, cfg.controls), control.option()),
 		DialGateway: func(string) []grpc.DialOption { return dialOptions(h.keys, identity.Gateway) },
-		Library:     "fairlead host " + p.Version, Advertise: cfg.advertise, KeepInstances: cfg.keep, Logger: p.log,
+		Library:     "fairlead host " + p.Version, Advertise: cfg.advertise, KeepInstances: cfg.keep, Leave: cfg.leave, Logger: p.log,
 	})
 	if err != nil {
 		return nil, err
@@ -89,7 +91,7 @@ func (Roles) Host(ctx context.Context, o cli.HostOptions) (err error) {
 		return err
 	}
 	h, err := openHost(p, hostConfig{
-		name: o.Name, zone: o.Zone, controls: o.Control, advertise: advertise, keep: o.KeepInstances,
+		name: o.Name, zone: o.Zone, controls: o.Control, advertise: advertise, keep: o.KeepInstances, leave: o.Leave,
 		token: fleetToken(o.Joining), hint: tokenHint(o.Joining, identity.Host),
 	})
 	if err != nil {
@@ -112,6 +114,9 @@ func (Roles) Host(ctx context.Context, o cli.HostOptions) (err error) {
 	releaseMemory()
 	select {
 	case <-ctx.Done():
+		if !o.KeepInstances && o.Leave > 0 {
+			p.say("ending: what runs here is served by other hosts first, where they can take it, for at most %s; a second Ctrl-C ends at once", o.Leave)
+		}
 		return nil
 	case <-h.running.done:
 		return h.running.err

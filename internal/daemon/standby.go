@@ -122,6 +122,9 @@ func live() map[string]bool { // :: procedure → goes on
 		fairleadv1connect.AdminAPIServiceListHostsProcedure:         false,
 		fairleadv1connect.AdminAPIServiceListProbersProcedure:       false,
 		fairleadv1connect.AdminAPIServiceRetireGatewayProcedure:     false,
+		fairleadv1connect.AdminAPIServiceRetireHostProcedure:        false,
+		fairleadv1connect.AdminAPIServiceDrainHostProcedure:         false,
+		fairleadv1connect.AdminAPIServiceUndrainHostProcedure:       false,
 	}
 }
 

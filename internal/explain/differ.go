@@ -120,7 +120,24 @@ func (e *explainer) gatewayAndRoutes(g service.KnownGateway) string {
 	return text + "what is published wins, as soon as it acknowledges"
 }
 
+// onDraining says what becomes of what the revision runs on hosts that drain.
+func (e *explainer) onDraining(r service.Revision) string {
+	i := slices.IndexFunc(r.Slots, func(s service.Slot) bool { return e.w.Drains(s.Host) != "" && !e.w.Hosts[s.Host].Left })
+	if i < 0 {
+		return ""
+	}
+	host := r.Slots[i].Host
+	text := fmt.Sprintf("%s has slot %s on host %s: %s: ", r.Name, r.Slots[i].ID, host, e.w.Drains(host))
+	if err := e.w.Room(); err != nil {
+		return text + fmt.Sprintf("it stays there, because nothing else can take it: %v", err)
+	}
+	return text + "it leaves once another one is live elsewhere"
+}
+
 func (e *explainer) processesAndRecord(r service.Revision) string {
+	if text := e.onDraining(r); text != "" && e.Leading {
+		return text
+	}
 	if !e.Leading || len(r.Slots) == 0 || e.live(r) == len(r.Slots) {
 		return ""
 	}

@@ -31,10 +31,10 @@ type controlStream = grpc.BidiStreamingClient[pb.AttachRequest, pb.AttachRespons
 // plane changes nothing for what runs.
 func (h *Host) attach() {
 	var away outage.Outage
-	for turn := 0; h.ctx.Err() == nil && len(h.cfg.Control) > 0; turn++ {
+	for turn := 0; h.ctx.Err() == nil && !isClosed(h.departure.stopped) && len(h.cfg.Control) > 0; turn++ {
 		addr := h.cfg.Control[turn%len(h.cfg.Control)]
 		err := h.attachTo(addr, &away)
-		if h.ctx.Err() != nil {
+		if h.ctx.Err() != nil || isClosed(h.departure.stopped) {
 			return
 		}
 		if now := time.Now(); away.Failed(now) {
@@ -85,7 +85,7 @@ func (h *Host) attachTo(addr string, away *outage.Outage) error {
 func (h *Host) greet(stream controlStream) error {
 	err := stream.Send(&pb.AttachRequest{Message: &pb.AttachRequest_Hello{Hello: &pb.HostHello{
 		Name: h.cfg.Name, Zone: h.cfg.Zone, Session: h.session, Epoch: wire.EpochProto(h.kept()),
-		RunsAsRoot: isRoot(), Library: h.cfg.Library,
+		RunsAsRoot: isRoot(), Library: h.cfg.Library, Leaving: isClosed(h.departure.leaves), Room: h.room(),
 	}}})
 	if err != nil && !isEOF(err) {
 		return fmt.Errorf("cannot greet control: %w", err)
@@ -127,12 +127,13 @@ func (s *session) send(m *pb.AttachRequest) error {
 	return s.stream.Send(m)
 }
 
-// report tells all once, then changes as they come, and beats each second.
+// report tells all once, then changes as they come, beats each second, and says
+// goodbye. The goodbye is the last word: control ends the stream by it.
 func (s *session) report() {
 	defer s.cancel()
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
-	r := s.h.fullReport()
+	r, leaves := s.h.fullReport(), s.h.departure.leaves
 	for {
 		if r != nil {
 			if s.send(&pb.AttachRequest{Message: &pb.AttachRequest_Report{Report: r}}) != nil {
@@ -142,18 +143,33 @@ func (s *session) report() {
 				return
 			}
 		}
-		// Something changed, the second is over, or the stream ended.
+		// Something changed, the second is over, the host leaves, it has stopped
+		// all, or the stream ended.
 		select {
 		case <-s.h.outgoing.some:
 		case <-beat.C:
-			if s.send(&pb.AttachRequest{Message: &pb.AttachRequest_Beat{Beat: &pb.HostBeat{}}}) != nil {
+			if s.send(&pb.AttachRequest{Message: &pb.AttachRequest_Beat{Beat: &pb.HostBeat{Room: s.h.room()}}}) != nil {
 				return
 			}
+		case <-leaves:
+			leaves = nil
+			if s.send(leaving(false)) != nil {
+				return
+			}
+		case <-s.h.departure.stopped:
+			if s.send(leaving(true)) == nil {
+				<-s.ctx.Done()
+			}
+			return
 		case <-s.ctx.Done():
 			return
 		}
 		r = s.h.nextReport()
 	}
+}
+
+func leaving(stopped bool) *pb.AttachRequest {
+	return &pb.AttachRequest{Message: &pb.AttachRequest_Leaving{Leaving: &pb.HostLeaving{Stopped: stopped}}}
 }
 
 func (s *session) receive(deaf *time.Timer) error {

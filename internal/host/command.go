@@ -56,6 +56,9 @@ func (h *Host) obey(ctx context.Context, c *pb.HostCommand) error {
 	case c.GetStop() != nil:
 		s := c.GetStop()
 		return h.stop(service.Stop{Slot: s.GetSlot(), Minted: s.GetMinted(), Drain: s.GetDrain().AsDuration(), Reason: s.GetReason()})
+	case c.GetRelease() != nil:
+		h.release(service.Release{Empty: c.GetRelease().GetEmpty(), Reason: c.GetRelease().GetReason()})
+		return nil
 	default:
 		return fault.New(fault.Invalid, "", "cannot obey a command of an unknown kind")
 	}
@@ -68,6 +71,8 @@ func laneOf(c *pb.HostCommand) string {
 		return "slot " + c.GetAssign().GetSlot()
 	case c.GetStop() != nil:
 		return "slot " + c.GetStop().GetSlot()
+	case c.GetRelease() != nil:
+		return "release"
 	default:
 		return "prepare " + c.GetPrepare().GetRevision()
 	}
@@ -89,6 +94,9 @@ func (h *Host) prepare(ctx context.Context, t service.Template) error {
 		return nil
 	}
 	_, err := h.artifacts.get(ctx, t.Artifact)
+	if noRoom(err) {
+		return fault.New(fault.Exhausted, "make room on the disk of "+h.folder.dir, "cannot install %s: the disk is full: %w", t.Artifact, err)
+	}
 	return err
 }
 

@@ -53,6 +53,9 @@ type Config struct {
 	LogMax int64
 	// KeepInstances leaves instances running when Run ends, to be adopted later.
 	KeepInstances bool
+	// Leave is how long at most Run waits at its end until what runs is served
+	// by other hosts; zero means that it does not wait.
+	Leave time.Duration
 	// Timing of its rules; zero fields mean the defaults.
 	Timing Timing
 	// Logger; nil means none.

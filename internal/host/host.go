@@ -24,6 +24,7 @@ type Host struct {
 	boot      string
 	session   string // of this process, told to control and gateways
 	leader    atomic.Pointer[grpc.ClientConn]
+	departure departure
 
 	fenceMu sync.Mutex
 	fence   Fence
@@ -67,6 +68,7 @@ func New(cfg Config) (*Host, error) {
 		cfg: cfg, log: cfg.Logger.With("host", cfg.Name), session: mint(cfg.Now), seed: maphash.MakeSeed(),
 		slots: map[string]*slot{}, instances: map[string]*instance{}, ledger: newLedger(),
 		links: map[string]*link{}, processes: map[string]*handle{}, endings: map[string]*ending{}, outgoing: newOutgoing(), chores: make(chan struct{}, 1),
+		departure: newDeparture(),
 	}
 	if h.boot, err = bootID(); err != nil {
 		return nil, err
@@ -108,8 +110,9 @@ func (h *Host) load() error {
 }
 
 // Run adopts what runs already, keeps the assigned slots running and speaks
-// with control and gateways until ctx ends; then it drains and stops all
-// instances, or leaves them when so configured. Assignments stay on disk.
+// with control and gateways until ctx ends; then it has others take what runs,
+// for as long as is configured, and drains and stops the rest, or leaves all of
+// it running when so configured. Assignments stay on disk.
 func (h *Host) Run(ctx context.Context) error {
 	defer h.folder.close()
 	defer h.life.Wait()
@@ -128,11 +131,16 @@ func (h *Host) Run(ctx context.Context) error {
 		h.keepers.Go(func() { h.keep(s) })
 	}
 	h.mu.Unlock()
-	h.life.Go(h.attach)
+	h.life.Go(func() {
+		defer close(h.departure.detached)
+		h.attach()
+	})
 	h.life.Go(h.houseKeep)
 	<-ctx.Done()
 	if !h.cfg.KeepInstances {
+		h.leave()
 		h.shutDown()
+		h.tellStopped()
 	}
 	h.cancel()
 	h.keepers.Wait()

@@ -1,6 +1,7 @@
 package hosttest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -40,6 +41,8 @@ type Behaviour struct {
 	CommandDelay time.Duration
 	// Refuse makes the host refuse to prepare or assign, with this reason.
 	Refuse string
+	// RefuseCode of that; empty means fault.Invalid.
+	RefuseCode fault.Code
 }
 
 // Command is one command that a host obeyed or refused, in the order of effect.
@@ -64,6 +67,7 @@ type Sim struct {
 	minted  int
 	log     []Command
 	polls   Polls
+	torn    []string // instances that ran when their host was let go as an empty one
 }
 
 type simHost struct {
@@ -78,6 +82,9 @@ type simHost struct {
 	shown     []service.Instance  // what was told, frozen when nothing passes
 	knew      bool                // reported since it connected
 	forgotten bool                // not heard since the leader's process started
+	leaving   bool
+	left      bool
+	full      string // why it takes no more instances
 }
 
 // NewSim makes a fleet whose hosts are connected and run nothing.
@@ -126,7 +133,7 @@ func (s *Sim) States() []service.HostState {
 }
 
 func (h *simHost) state() service.HostState {
-	st := service.HostState{Host: h.Host, Connected: h.connected, Reported: h.knew}
+	st := service.HostState{Host: h.Host, Connected: h.connected, Reported: h.knew, Leaving: h.leaving, Left: h.left, Refuses: h.full}
 	if !h.connected || h.hushed {
 		st.Silent = time.Since(h.heard)
 		st.Instances = slices.Clone(h.shown)
@@ -176,6 +183,25 @@ func (s *Sim) Assign(ctx context.Context, e view.Epoch, hostName string, a servi
 func (s *Sim) Stop(ctx context.Context, e view.Epoch, hostName string, st service.Stop) error {
 	c := Command{Epoch: e, Host: hostName, Kind: "stop", Slot: st.Slot}
 	return s.do(ctx, c, service.Assignment{Slot: st.Slot}, func(h *simHost) { s.stopLocked(h, st) })
+}
+
+// Release is part of the port: a host that leaves stops what is left there, and
+// has left once nothing runs.
+func (s *Sim) Release(ctx context.Context, e view.Epoch, hostName string, r service.Release) error {
+	kind := "release"
+	if r.Empty {
+		kind = "release empty"
+	}
+	return s.do(ctx, Command{Epoch: e, Host: hostName, Kind: kind}, service.Assignment{}, func(h *simHost) {
+		if h.leaving {
+			for _, in := range h.instances() {
+				if r.Empty && in.State != service.InstanceExited {
+					s.torn = append(s.torn, in.ID)
+				}
+			}
+			s.endLeavingLocked(h)
+		}
+	})
 }
 
 // do carries a command to its host and waits for the answer as long as ctx allows.
@@ -232,8 +258,8 @@ func (s *Sim) obeyLocked(h *simHost, c Command, a service.Assignment, effect fun
 	verdict, err := h.fence.Judge(c.Epoch)
 	if err == nil {
 		h.fence = verdict.Fence
-		if why := s.behave(h.Name, a).Refuse; why != "" && c.Kind != "stop" {
-			err = fault.New(fault.Invalid, "", "%s", why)
+		if b := s.behave(h.Name, a); b.Refuse != "" && (c.Kind == "prepare" || c.Kind == "assign") {
+			err = fault.New(cmp.Or(b.RefuseCode, fault.Invalid), "", "%s", b.Refuse)
 		}
 	}
 	c.Err = err

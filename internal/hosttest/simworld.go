@@ -1,6 +1,7 @@
 package hosttest
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -28,7 +29,7 @@ func (s *Sim) Connect(hostName string) {
 				s.pumpLocked(h, sl)
 			}
 		}
-		h.connected, h.hushed, h.knew, h.forgotten = true, false, true, false
+		h.connected, h.hushed, h.knew, h.forgotten, h.leaving, h.left = true, false, true, false, false, false
 		waiting := h.waiting
 		h.waiting = nil
 		for _, deliver := range waiting {
@@ -52,6 +53,35 @@ func (s *Sim) Crash(hostName string) {
 		h.freeze()
 		h.connected, h.running = false, false
 	})
+}
+
+// Leave has the host's process begin to end in order, as SIGTERM does: it is
+// gone when control releases it, or when EndLeaving says that its time has passed.
+func (s *Sim) Leave(hostName string) {
+	s.with(hostName, func(h *simHost) { h.leaving = true })
+}
+
+// EndLeaving has a host that leaves stop what it runs, and then end.
+func (s *Sim) EndLeaving(hostName string) {
+	s.with(hostName, s.endLeavingLocked)
+}
+
+// Fill has the host refuse more instances, for a reason; empty ends that.
+func (s *Sim) Fill(hostName, why string) {
+	s.with(hostName, func(h *simHost) { h.full = why })
+}
+
+// Torn are the instances that ran when their host was let go as an empty one.
+func (s *Sim) Torn() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.torn)
+}
+
+func (s *Sim) endLeavingLocked(h *simHost) {
+	s.loseLocked(h)
+	h.freeze()
+	h.connected, h.running, h.left, h.shown = false, false, true, nil
 }
 
 // Lose ends the machine: the host and all that it ran. Connect brings it back

@@ -16,6 +16,7 @@ type Hosts interface {
 	Prepare(ctx context.Context, e view.Epoch, host, revision string, t service.Template) error
 	Assign(ctx context.Context, e view.Epoch, host string, a service.Assignment) error
 	Stop(ctx context.Context, e view.Epoch, host string, s service.Stop) error
+	Release(ctx context.Context, e view.Epoch, host string, r service.Release) error
 }
 
 // Program is one that every world can run.

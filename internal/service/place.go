@@ -11,7 +11,7 @@ import (
 // ErrNoHost says that no host is connected.
 var ErrNoHost = errors.New("no host is connected")
 
-// Grow places slots until the revision has n, on connected hosts only: spread
+// Grow places slots until the revision has n, on hosts that take them: spread
 // over zones first, then hosts, then by load, then by name. What is placed
 // stays. It returns the revision so edited.
 func (r Revision) Grow(n int, w *World) (Revision, error) {
@@ -77,7 +77,7 @@ func Polls(gateways []KnownGateway) map[string]string {
 // hear it: what it runs answers, and can be neither stopped nor replaced.
 // Empty means that it is heard, or that no gateway says so.
 func (w *World) CutOff(host string) string {
-	if w.Hosts[host].Heard() {
+	if h := w.Hosts[host]; h.Heard() || h.Left {
 		return ""
 	}
 	return w.Polls[host]
@@ -130,7 +130,7 @@ func pickHost(slots []Slot, w *World) (Host, error) {
 	zones, hosts := count(slots)
 	var best *HostState
 	for _, h := range w.Hosts {
-		if !h.Heard() {
+		if !h.Heard() || w.TakesNone(h.Name) != "" {
 			continue
 		}
 		if best == nil || cmp.Or(
@@ -142,7 +142,7 @@ func pickHost(slots []Slot, w *World) (Host, error) {
 		}
 	}
 	if best == nil {
-		return Host{}, ErrNoHost
+		return Host{}, w.noHost()
 	}
 	return best.Host, nil
 }

@@ -312,6 +312,9 @@ func (s *Snapshot) planScale(w *World) Work {
 		if gone := r.Value.OnGone(w); len(gone) > 0 && !s.waits(WorkScale) {
 			return Work{Kind: WorkScale, Reason: fmt.Sprintf("host %s of slot %s is gone", gone[0].Host, gone[0].ID)}
 		}
+		if drains := r.Value.OnDraining(w); len(drains) > 0 && !s.waits(WorkScale) {
+			return Work{Kind: WorkScale, Reason: fmt.Sprintf("slot %s leaves host %s: %s", drains[0].ID, drains[0].Host, w.Drains(drains[0].Host))}
+		}
 		if len(r.Value.Slots) != n && !s.waits(WorkScale) {
 			return Work{Kind: WorkScale, Reason: fmt.Sprintf("%s has %d instances, wanted are %d", r.Value.Name, len(r.Value.Slots), n)}
 		}
@@ -354,10 +357,36 @@ func (s *Snapshot) planCool(w *World) Work {
 func (s *Snapshot) planRewarm(w *World) Work {
 	r := s.warm()
 	gone := r.OnGone(w)
+	if len(gone) == 0 {
+		gone = s.unrouted(r, r.OnDraining(w), w)
+	}
 	if len(gone) == 0 || s.anyOpen() {
 		return Work{}
 	}
-	return Work{Kind: WorkRewarm, Revision: r.Name, Reason: fmt.Sprintf("host %s of slot %s is gone, and %s is kept warm", gone[0].Host, gone[0].ID, r.Name)}
+	why := cmp.Or(w.Drains(gone[0].Host), "it is gone")
+	return Work{Kind: WorkRewarm, Revision: r.Name, Reason: fmt.Sprintf("slot %s, which is kept warm, leaves host %s: %s", gone[0].ID, gone[0].Host, why)}
+}
+
+// unrouted are the slots, unless some gateway may still route to their revision.
+func (s *Snapshot) unrouted(r Revision, slots []Slot, w *World) []Slot {
+	if len(slots) == 0 {
+		return nil
+	}
+	if _, reached := s.MayRoute(w).Revision(r.Name); reached {
+		return nil
+	}
+	return slots
+}
+
+// Rewarmed is the warm revision with as many slots as before: none of them on
+// a host that is gone, nor on one that drains unless it may be routed to.
+func (s *Snapshot) Rewarmed(w *World) (Revision, error) {
+	r := s.warm()
+	n := len(r.Slots)
+	r = r.LeaveGone(w)
+	drains := s.unrouted(r, r.OnDraining(w), w)
+	r.Slots, r.Leaving = r.without(drains), append(slices.Clone(r.Leaving), drains...)
+	return r.Grow(n, w)
 }
 
 // warm is the revision that is kept running for a rollback; the zero one where

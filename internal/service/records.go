@@ -252,6 +252,8 @@ type Host struct {
 	// Retired says that a person ended its membership: nothing waits for it.
 	// The record stays, because slots may name it; attaching again ends it.
 	Retired bool `json:"retired,omitempty"`
+	// Draining says that a person wants nothing to run there.
+	Draining bool `json:"draining,omitempty"`
 }
 
 // Event is one line of a service's history.

@@ -181,10 +181,11 @@ func (s *Snapshot) planRepairSlots(w *World) Work {
 	return Work{}
 }
 
-// Lost are the revision's slots of which their host reports nothing of its own.
+// Lost are the revision's slots of which their host reports nothing of its own;
+// on a host that drains none is missed where another can take it.
 func (r Revision) Lost(w *World) []Slot {
 	var out []Slot
-	for _, slot := range r.Slots {
+	for _, slot := range r.Staying(w) {
 		h := w.Hosts[slot.Host]
 		if h.Connected && h.Reported && len(r.Processes(slot.ID, w)) == 0 {
 			out = append(out, slot)

@@ -58,6 +58,8 @@ type World struct {
 	Polls map[string]string
 	// Retired says that a person retired a host; nil says it of none.
 	Retired func(host string) bool
+	// Draining :: host name → a person wants nothing to run there
+	Draining map[string]bool
 	// Load :: host name → slots with a process
 	Load map[string]int
 	// Gateways known to the store, by name.

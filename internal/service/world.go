@@ -110,6 +110,22 @@ type HostState struct {
 	// Reported says that its instances are known since it connected.
 	Reported  bool
 	Instances []Instance
+	// Leaving says that its process is ending in order, as it told; it holds
+	// until the host attaches again.
+	Leaving bool
+	// Left says that it told at its end that nothing that it ran runs any more.
+	Left bool
+	// Free bytes on the disk of its folder; zero where it has not told.
+	Free int64
+	// Refuses says why it takes no more instances; empty when it does.
+	Refuses string
+}
+
+// Release lets a host end that leaves: it is empty, or Reason says why what it
+// runs is not served elsewhere first.
+type Release struct {
+	Empty  bool
+	Reason string
 }
 
 // GatewayState is one gateway as the leader sees it now.

@@ -30,6 +30,7 @@ type AttachRequest struct {
 	//	*AttachRequest_Report
 	//	*AttachRequest_Result
 	//	*AttachRequest_Beat
+	//	*AttachRequest_Leaving
 	Message       isAttachRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -108,6 +109,15 @@ func (x *AttachRequest) GetBeat() *HostBeat {
 	return nil
 }
 
+func (x *AttachRequest) GetLeaving() *HostLeaving {
+	if x != nil {
+		if x, ok := x.Message.(*AttachRequest_Leaving); ok {
+			return x.Leaving
+		}
+	}
+	return nil
+}
+
 type isAttachRequest_Message interface {
 	isAttachRequest_Message()
 }
@@ -128,6 +138,10 @@ type AttachRequest_Beat struct {
 	Beat *HostBeat `protobuf:"bytes,4,opt,name=beat,proto3,oneof"`
 }
 
+type AttachRequest_Leaving struct {
+	Leaving *HostLeaving `protobuf:"bytes,5,opt,name=leaving,proto3,oneof"`
+}
+
 func (*AttachRequest_Hello) isAttachRequest_Message() {}
 
 func (*AttachRequest_Report) isAttachRequest_Message() {}
@@ -135,6 +149,8 @@ func (*AttachRequest_Report) isAttachRequest_Message() {}
 func (*AttachRequest_Result) isAttachRequest_Message() {}
 
 func (*AttachRequest_Beat) isAttachRequest_Message() {}
+
+func (*AttachRequest_Leaving) isAttachRequest_Message() {}
 
 type HostHello struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -145,8 +161,11 @@ type HostHello struct {
 	// Epoch is the highest that it has kept.
 	Epoch *Epoch `protobuf:"bytes,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
 	// RunsAsRoot says that it can give instances another user.
-	RunsAsRoot    bool   `protobuf:"varint,5,opt,name=runs_as_root,json=runsAsRoot,proto3" json:"runs_as_root,omitempty"`
-	Library       string `protobuf:"bytes,6,opt,name=library,proto3" json:"library,omitempty"`
+	RunsAsRoot bool   `protobuf:"varint,5,opt,name=runs_as_root,json=runsAsRoot,proto3" json:"runs_as_root,omitempty"`
+	Library    string `protobuf:"bytes,6,opt,name=library,proto3" json:"library,omitempty"`
+	// Leaving says that its process is about to end in order.
+	Leaving       bool      `protobuf:"varint,7,opt,name=leaving,proto3" json:"leaving,omitempty"`
+	Room          *HostRoom `protobuf:"bytes,8,opt,name=room,proto3" json:"room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -223,6 +242,122 @@ func (x *HostHello) GetLibrary() string {
 	return ""
 }
 
+func (x *HostHello) GetLeaving() bool {
+	if x != nil {
+		return x.Leaving
+	}
+	return false
+}
+
+func (x *HostHello) GetRoom() *HostRoom {
+	if x != nil {
+		return x.Room
+	}
+	return nil
+}
+
+// HostRoom is what a host can take.
+type HostRoom struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Free bytes on the disk of its folder; zero means not told.
+	FreeBytes int64 `protobuf:"varint,1,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	// Refuses says why it takes no more instances; empty when it does.
+	Refuses       string `protobuf:"bytes,2,opt,name=refuses,proto3" json:"refuses,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostRoom) Reset() {
+	*x = HostRoom{}
+	mi := &file_fairlead_v1_host_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostRoom) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostRoom) ProtoMessage() {}
+
+func (x *HostRoom) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_host_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostRoom.ProtoReflect.Descriptor instead.
+func (*HostRoom) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HostRoom) GetFreeBytes() int64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *HostRoom) GetRefuses() string {
+	if x != nil {
+		return x.Refuses
+	}
+	return ""
+}
+
+// HostLeaving says that the host's process is about to end in order. Control
+// answers with a ReleaseCommand once nothing keeps it.
+type HostLeaving struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Stopped says that nothing that it ran runs any more; the last message.
+	Stopped       bool `protobuf:"varint,1,opt,name=stopped,proto3" json:"stopped,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HostLeaving) Reset() {
+	*x = HostLeaving{}
+	mi := &file_fairlead_v1_host_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HostLeaving) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HostLeaving) ProtoMessage() {}
+
+func (x *HostLeaving) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_host_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HostLeaving.ProtoReflect.Descriptor instead.
+func (*HostLeaving) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *HostLeaving) GetStopped() bool {
+	if x != nil {
+		return x.Stopped
+	}
+	return false
+}
+
 // HostReport gives instances. A full report replaces all that was known of the
 // host; otherwise each instance replaces its earlier state by id.
 type HostReport struct {
@@ -239,7 +374,7 @@ type HostReport struct {
 
 func (x *HostReport) Reset() {
 	*x = HostReport{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[2]
+	mi := &file_fairlead_v1_host_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -251,7 +386,7 @@ func (x *HostReport) String() string {
 func (*HostReport) ProtoMessage() {}
 
 func (x *HostReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[2]
+	mi := &file_fairlead_v1_host_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -264,7 +399,7 @@ func (x *HostReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostReport.ProtoReflect.Descriptor instead.
 func (*HostReport) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *HostReport) GetFull() bool {
@@ -325,7 +460,7 @@ type InstanceReport struct {
 
 func (x *InstanceReport) Reset() {
 	*x = InstanceReport{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[3]
+	mi := &file_fairlead_v1_host_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -337,7 +472,7 @@ func (x *InstanceReport) String() string {
 func (*InstanceReport) ProtoMessage() {}
 
 func (x *InstanceReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[3]
+	mi := &file_fairlead_v1_host_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -350,7 +485,7 @@ func (x *InstanceReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceReport.ProtoReflect.Descriptor instead.
 func (*InstanceReport) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *InstanceReport) GetId() string {
@@ -482,7 +617,7 @@ type CreditsAway struct {
 
 func (x *CreditsAway) Reset() {
 	*x = CreditsAway{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[4]
+	mi := &file_fairlead_v1_host_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -494,7 +629,7 @@ func (x *CreditsAway) String() string {
 func (*CreditsAway) ProtoMessage() {}
 
 func (x *CreditsAway) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[4]
+	mi := &file_fairlead_v1_host_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -507,7 +642,7 @@ func (x *CreditsAway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreditsAway.ProtoReflect.Descriptor instead.
 func (*CreditsAway) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CreditsAway) GetGateway() string {
@@ -537,7 +672,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[5]
+	mi := &file_fairlead_v1_host_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -549,7 +684,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[5]
+	mi := &file_fairlead_v1_host_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -562,7 +697,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *CommandResult) GetId() string {
@@ -587,14 +722,16 @@ func (x *CommandResult) GetCode() string {
 }
 
 type HostBeat struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Room of the host; only in what the host says.
+	Room          *HostRoom `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostBeat) Reset() {
 	*x = HostBeat{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[6]
+	mi := &file_fairlead_v1_host_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +743,7 @@ func (x *HostBeat) String() string {
 func (*HostBeat) ProtoMessage() {}
 
 func (x *HostBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[6]
+	mi := &file_fairlead_v1_host_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +756,14 @@ func (x *HostBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostBeat.ProtoReflect.Descriptor instead.
 func (*HostBeat) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *HostBeat) GetRoom() *HostRoom {
+	if x != nil {
+		return x.Room
+	}
+	return nil
 }
 
 type AttachResponse struct {
@@ -639,7 +783,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[7]
+	mi := &file_fairlead_v1_host_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -651,7 +795,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[7]
+	mi := &file_fairlead_v1_host_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -664,7 +808,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *AttachResponse) GetMessage() isAttachResponse_Message {
@@ -777,7 +921,7 @@ type HostWelcome struct {
 
 func (x *HostWelcome) Reset() {
 	*x = HostWelcome{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[8]
+	mi := &file_fairlead_v1_host_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -789,7 +933,7 @@ func (x *HostWelcome) String() string {
 func (*HostWelcome) ProtoMessage() {}
 
 func (x *HostWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[8]
+	mi := &file_fairlead_v1_host_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -802,7 +946,7 @@ func (x *HostWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWelcome.ProtoReflect.Descriptor instead.
 func (*HostWelcome) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HostWelcome) GetEpoch() *Epoch {
@@ -822,7 +966,7 @@ type HostRefusal struct {
 
 func (x *HostRefusal) Reset() {
 	*x = HostRefusal{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[9]
+	mi := &file_fairlead_v1_host_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -834,7 +978,7 @@ func (x *HostRefusal) String() string {
 func (*HostRefusal) ProtoMessage() {}
 
 func (x *HostRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[9]
+	mi := &file_fairlead_v1_host_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -847,7 +991,7 @@ func (x *HostRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRefusal.ProtoReflect.Descriptor instead.
 func (*HostRefusal) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HostRefusal) GetReason() string {
@@ -875,7 +1019,7 @@ type GatewayList struct {
 
 func (x *GatewayList) Reset() {
 	*x = GatewayList{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[10]
+	mi := &file_fairlead_v1_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -887,7 +1031,7 @@ func (x *GatewayList) String() string {
 func (*GatewayList) ProtoMessage() {}
 
 func (x *GatewayList) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[10]
+	mi := &file_fairlead_v1_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -900,7 +1044,7 @@ func (x *GatewayList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayList.ProtoReflect.Descriptor instead.
 func (*GatewayList) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *GatewayList) GetEpoch() *Epoch {
@@ -927,7 +1071,7 @@ type GatewayAddress struct {
 
 func (x *GatewayAddress) Reset() {
 	*x = GatewayAddress{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[11]
+	mi := &file_fairlead_v1_host_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -939,7 +1083,7 @@ func (x *GatewayAddress) String() string {
 func (*GatewayAddress) ProtoMessage() {}
 
 func (x *GatewayAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[11]
+	mi := &file_fairlead_v1_host_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -952,7 +1096,7 @@ func (x *GatewayAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayAddress.ProtoReflect.Descriptor instead.
 func (*GatewayAddress) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GatewayAddress) GetName() string {
@@ -979,6 +1123,7 @@ type HostCommand struct {
 	//	*HostCommand_Prepare
 	//	*HostCommand_Assign
 	//	*HostCommand_Stop
+	//	*HostCommand_Release
 	Command       isHostCommand_Command `protobuf_oneof:"command"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -986,7 +1131,7 @@ type HostCommand struct {
 
 func (x *HostCommand) Reset() {
 	*x = HostCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[12]
+	mi := &file_fairlead_v1_host_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -998,7 +1143,7 @@ func (x *HostCommand) String() string {
 func (*HostCommand) ProtoMessage() {}
 
 func (x *HostCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[12]
+	mi := &file_fairlead_v1_host_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1011,7 +1156,7 @@ func (x *HostCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostCommand.ProtoReflect.Descriptor instead.
 func (*HostCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HostCommand) GetId() string {
@@ -1062,6 +1207,15 @@ func (x *HostCommand) GetStop() *StopCommand {
 	return nil
 }
 
+func (x *HostCommand) GetRelease() *ReleaseCommand {
+	if x != nil {
+		if x, ok := x.Command.(*HostCommand_Release); ok {
+			return x.Release
+		}
+	}
+	return nil
+}
+
 type isHostCommand_Command interface {
 	isHostCommand_Command()
 }
@@ -1078,11 +1232,17 @@ type HostCommand_Stop struct {
 	Stop *StopCommand `protobuf:"bytes,5,opt,name=stop,proto3,oneof"`
 }
 
+type HostCommand_Release struct {
+	Release *ReleaseCommand `protobuf:"bytes,6,opt,name=release,proto3,oneof"`
+}
+
 func (*HostCommand_Prepare) isHostCommand_Command() {}
 
 func (*HostCommand_Assign) isHostCommand_Command() {}
 
 func (*HostCommand_Stop) isHostCommand_Command() {}
+
+func (*HostCommand_Release) isHostCommand_Command() {}
 
 // PrepareCommand fetches the artifact and checks that the command can be run.
 type PrepareCommand struct {
@@ -1095,7 +1255,7 @@ type PrepareCommand struct {
 
 func (x *PrepareCommand) Reset() {
 	*x = PrepareCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[13]
+	mi := &file_fairlead_v1_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1107,7 +1267,7 @@ func (x *PrepareCommand) String() string {
 func (*PrepareCommand) ProtoMessage() {}
 
 func (x *PrepareCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[13]
+	mi := &file_fairlead_v1_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1120,7 +1280,7 @@ func (x *PrepareCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareCommand.ProtoReflect.Descriptor instead.
 func (*PrepareCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PrepareCommand) GetRevision() string {
@@ -1156,7 +1316,7 @@ type AssignCommand struct {
 
 func (x *AssignCommand) Reset() {
 	*x = AssignCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[14]
+	mi := &file_fairlead_v1_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1168,7 +1328,7 @@ func (x *AssignCommand) String() string {
 func (*AssignCommand) ProtoMessage() {}
 
 func (x *AssignCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[14]
+	mi := &file_fairlead_v1_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1181,7 +1341,7 @@ func (x *AssignCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignCommand.ProtoReflect.Descriptor instead.
 func (*AssignCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *AssignCommand) GetSlot() string {
@@ -1254,7 +1414,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[15]
+	mi := &file_fairlead_v1_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1266,7 +1426,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[15]
+	mi := &file_fairlead_v1_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1279,7 +1439,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *StopCommand) GetSlot() string {
@@ -1310,6 +1470,61 @@ func (x *StopCommand) GetMinted() string {
 	return ""
 }
 
+// ReleaseCommand lets a host end that said that it leaves.
+type ReleaseCommand struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Empty says that nothing of it serves any more.
+	Empty bool `protobuf:"varint,1,opt,name=empty,proto3" json:"empty,omitempty"`
+	// Reason says why what it runs stays there until it ends.
+	Reason        string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReleaseCommand) Reset() {
+	*x = ReleaseCommand{}
+	mi := &file_fairlead_v1_host_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReleaseCommand) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReleaseCommand) ProtoMessage() {}
+
+func (x *ReleaseCommand) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_host_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReleaseCommand.ProtoReflect.Descriptor instead.
+func (*ReleaseCommand) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *ReleaseCommand) GetEmpty() bool {
+	if x != nil {
+		return x.Empty
+	}
+	return false
+}
+
+func (x *ReleaseCommand) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // LogOrder asks the host to open SendLog with this id.
 type LogOrder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1326,7 +1541,7 @@ type LogOrder struct {
 
 func (x *LogOrder) Reset() {
 	*x = LogOrder{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[16]
+	mi := &file_fairlead_v1_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1338,7 +1553,7 @@ func (x *LogOrder) String() string {
 func (*LogOrder) ProtoMessage() {}
 
 func (x *LogOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[16]
+	mi := &file_fairlead_v1_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1351,7 +1566,7 @@ func (x *LogOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogOrder.ProtoReflect.Descriptor instead.
 func (*LogOrder) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *LogOrder) GetId() string {
@@ -1407,7 +1622,7 @@ type SendLogRequest struct {
 
 func (x *SendLogRequest) Reset() {
 	*x = SendLogRequest{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[17]
+	mi := &file_fairlead_v1_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1419,7 +1634,7 @@ func (x *SendLogRequest) String() string {
 func (*SendLogRequest) ProtoMessage() {}
 
 func (x *SendLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[17]
+	mi := &file_fairlead_v1_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1432,7 +1647,7 @@ func (x *SendLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendLogRequest.ProtoReflect.Descriptor instead.
 func (*SendLogRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SendLogRequest) GetId() string {
@@ -1467,7 +1682,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[18]
+	mi := &file_fairlead_v1_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1479,7 +1694,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[18]
+	mi := &file_fairlead_v1_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1492,7 +1707,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LogLine) GetInstance() string {
@@ -1524,7 +1739,7 @@ type SendLogResponse struct {
 
 func (x *SendLogResponse) Reset() {
 	*x = SendLogResponse{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[19]
+	mi := &file_fairlead_v1_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1536,7 +1751,7 @@ func (x *SendLogResponse) String() string {
 func (*SendLogResponse) ProtoMessage() {}
 
 func (x *SendLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[19]
+	mi := &file_fairlead_v1_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1549,7 +1764,7 @@ func (x *SendLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendLogResponse.ProtoReflect.Descriptor instead.
 func (*SendLogResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{22}
 }
 
 type FetchArtifactRequest struct {
@@ -1561,7 +1776,7 @@ type FetchArtifactRequest struct {
 
 func (x *FetchArtifactRequest) Reset() {
 	*x = FetchArtifactRequest{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[20]
+	mi := &file_fairlead_v1_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1573,7 +1788,7 @@ func (x *FetchArtifactRequest) String() string {
 func (*FetchArtifactRequest) ProtoMessage() {}
 
 func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[20]
+	mi := &file_fairlead_v1_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1586,7 +1801,7 @@ func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactRequest.ProtoReflect.Descriptor instead.
 func (*FetchArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *FetchArtifactRequest) GetDigest() string {
@@ -1605,7 +1820,7 @@ type FetchArtifactResponse struct {
 
 func (x *FetchArtifactResponse) Reset() {
 	*x = FetchArtifactResponse{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[21]
+	mi := &file_fairlead_v1_host_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1617,7 +1832,7 @@ func (x *FetchArtifactResponse) String() string {
 func (*FetchArtifactResponse) ProtoMessage() {}
 
 func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[21]
+	mi := &file_fairlead_v1_host_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1630,7 +1845,7 @@ func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactResponse.ProtoReflect.Descriptor instead.
 func (*FetchArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FetchArtifactResponse) GetChunk() []byte {
@@ -1644,13 +1859,14 @@ var File_fairlead_v1_host_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\n" +
-	"\x16fairlead/v1/host.proto\x12\vfairlead.v1\x1a\x18fairlead/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\"\xe0\x01\n" +
+	"\x16fairlead/v1/host.proto\x12\vfairlead.v1\x1a\x18fairlead/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\"\x96\x02\n" +
 	"\rAttachRequest\x12.\n" +
 	"\x05hello\x18\x01 \x01(\v2\x16.fairlead.v1.HostHelloH\x00R\x05hello\x121\n" +
 	"\x06report\x18\x02 \x01(\v2\x17.fairlead.v1.HostReportH\x00R\x06report\x124\n" +
 	"\x06result\x18\x03 \x01(\v2\x1a.fairlead.v1.CommandResultH\x00R\x06result\x12+\n" +
-	"\x04beat\x18\x04 \x01(\v2\x15.fairlead.v1.HostBeatH\x00R\x04beatB\t\n" +
-	"\amessage\"\xb3\x01\n" +
+	"\x04beat\x18\x04 \x01(\v2\x15.fairlead.v1.HostBeatH\x00R\x04beat\x124\n" +
+	"\aleaving\x18\x05 \x01(\v2\x18.fairlead.v1.HostLeavingH\x00R\aleavingB\t\n" +
+	"\amessage\"\xf8\x01\n" +
 	"\tHostHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x18\n" +
@@ -1658,7 +1874,15 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\x05epoch\x18\x04 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x12 \n" +
 	"\fruns_as_root\x18\x05 \x01(\bR\n" +
 	"runsAsRoot\x12\x18\n" +
-	"\alibrary\x18\x06 \x01(\tR\alibrary\"\x85\x01\n" +
+	"\alibrary\x18\x06 \x01(\tR\alibrary\x12\x18\n" +
+	"\aleaving\x18\a \x01(\bR\aleaving\x12)\n" +
+	"\x04room\x18\b \x01(\v2\x15.fairlead.v1.HostRoomR\x04room\"C\n" +
+	"\bHostRoom\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\x01 \x01(\x03R\tfreeBytes\x12\x18\n" +
+	"\arefuses\x18\x02 \x01(\tR\arefuses\"'\n" +
+	"\vHostLeaving\x12\x18\n" +
+	"\astopped\x18\x01 \x01(\bR\astopped\"\x85\x01\n" +
 	"\n" +
 	"HostReport\x12\x12\n" +
 	"\x04full\x18\x01 \x01(\bR\x04full\x129\n" +
@@ -1692,9 +1916,9 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\rCommandResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
-	"\x04code\x18\x03 \x01(\tR\x04code\"\n" +
-	"\n" +
-	"\bHostBeat\"\xcd\x02\n" +
+	"\x04code\x18\x03 \x01(\tR\x04code\"5\n" +
+	"\bHostBeat\x12)\n" +
+	"\x04room\x18\x01 \x01(\v2\x15.fairlead.v1.HostRoomR\x04room\"\xcd\x02\n" +
 	"\x0eAttachResponse\x124\n" +
 	"\awelcome\x18\x01 \x01(\v2\x18.fairlead.v1.HostWelcomeH\x00R\awelcome\x124\n" +
 	"\acommand\x18\x02 \x01(\v2\x18.fairlead.v1.HostCommandH\x00R\acommand\x126\n" +
@@ -1713,13 +1937,14 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\bgateways\x18\x02 \x03(\v2\x1b.fairlead.v1.GatewayAddressR\bgateways\"G\n" +
 	"\x0eGatewayAddress\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12!\n" +
-	"\fpoll_address\x18\x02 \x01(\tR\vpollAddress\"\xf1\x01\n" +
+	"\fpoll_address\x18\x02 \x01(\tR\vpollAddress\"\xaa\x02\n" +
 	"\vHostCommand\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12(\n" +
 	"\x05epoch\x18\x02 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x127\n" +
 	"\aprepare\x18\x03 \x01(\v2\x1b.fairlead.v1.PrepareCommandH\x00R\aprepare\x124\n" +
 	"\x06assign\x18\x04 \x01(\v2\x1a.fairlead.v1.AssignCommandH\x00R\x06assign\x12.\n" +
-	"\x04stop\x18\x05 \x01(\v2\x18.fairlead.v1.StopCommandH\x00R\x04stopB\t\n" +
+	"\x04stop\x18\x05 \x01(\v2\x18.fairlead.v1.StopCommandH\x00R\x04stop\x127\n" +
+	"\arelease\x18\x06 \x01(\v2\x1b.fairlead.v1.ReleaseCommandH\x00R\areleaseB\t\n" +
 	"\acommand\"_\n" +
 	"\x0ePrepareCommand\x12\x1a\n" +
 	"\brevision\x18\x01 \x01(\tR\brevision\x121\n" +
@@ -1737,7 +1962,10 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\x04slot\x18\x01 \x01(\tR\x04slot\x12/\n" +
 	"\x05drain\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x05drain\x12\x16\n" +
 	"\x06reason\x18\x03 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06minted\x18\x04 \x01(\tR\x06minted\"\x9f\x01\n" +
+	"\x06minted\x18\x04 \x01(\tR\x06minted\">\n" +
+	"\x0eReleaseCommand\x12\x14\n" +
+	"\x05empty\x18\x01 \x01(\bR\x05empty\x12\x16\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x9f\x01\n" +
 	"\bLogOrder\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x12\x1a\n" +
@@ -1776,72 +2004,79 @@ func file_fairlead_v1_host_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_host_proto_rawDescData
 }
 
-var file_fairlead_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_fairlead_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_fairlead_v1_host_proto_goTypes = []any{
 	(*AttachRequest)(nil),         // 0: fairlead.v1.AttachRequest
 	(*HostHello)(nil),             // 1: fairlead.v1.HostHello
-	(*HostReport)(nil),            // 2: fairlead.v1.HostReport
-	(*InstanceReport)(nil),        // 3: fairlead.v1.InstanceReport
-	(*CreditsAway)(nil),           // 4: fairlead.v1.CreditsAway
-	(*CommandResult)(nil),         // 5: fairlead.v1.CommandResult
-	(*HostBeat)(nil),              // 6: fairlead.v1.HostBeat
-	(*AttachResponse)(nil),        // 7: fairlead.v1.AttachResponse
-	(*HostWelcome)(nil),           // 8: fairlead.v1.HostWelcome
-	(*HostRefusal)(nil),           // 9: fairlead.v1.HostRefusal
-	(*GatewayList)(nil),           // 10: fairlead.v1.GatewayList
-	(*GatewayAddress)(nil),        // 11: fairlead.v1.GatewayAddress
-	(*HostCommand)(nil),           // 12: fairlead.v1.HostCommand
-	(*PrepareCommand)(nil),        // 13: fairlead.v1.PrepareCommand
-	(*AssignCommand)(nil),         // 14: fairlead.v1.AssignCommand
-	(*StopCommand)(nil),           // 15: fairlead.v1.StopCommand
-	(*LogOrder)(nil),              // 16: fairlead.v1.LogOrder
-	(*SendLogRequest)(nil),        // 17: fairlead.v1.SendLogRequest
-	(*LogLine)(nil),               // 18: fairlead.v1.LogLine
-	(*SendLogResponse)(nil),       // 19: fairlead.v1.SendLogResponse
-	(*FetchArtifactRequest)(nil),  // 20: fairlead.v1.FetchArtifactRequest
-	(*FetchArtifactResponse)(nil), // 21: fairlead.v1.FetchArtifactResponse
-	(*Epoch)(nil),                 // 22: fairlead.v1.Epoch
-	(*durationpb.Duration)(nil),   // 23: google.protobuf.Duration
-	(*Template)(nil),              // 24: fairlead.v1.Template
+	(*HostRoom)(nil),              // 2: fairlead.v1.HostRoom
+	(*HostLeaving)(nil),           // 3: fairlead.v1.HostLeaving
+	(*HostReport)(nil),            // 4: fairlead.v1.HostReport
+	(*InstanceReport)(nil),        // 5: fairlead.v1.InstanceReport
+	(*CreditsAway)(nil),           // 6: fairlead.v1.CreditsAway
+	(*CommandResult)(nil),         // 7: fairlead.v1.CommandResult
+	(*HostBeat)(nil),              // 8: fairlead.v1.HostBeat
+	(*AttachResponse)(nil),        // 9: fairlead.v1.AttachResponse
+	(*HostWelcome)(nil),           // 10: fairlead.v1.HostWelcome
+	(*HostRefusal)(nil),           // 11: fairlead.v1.HostRefusal
+	(*GatewayList)(nil),           // 12: fairlead.v1.GatewayList
+	(*GatewayAddress)(nil),        // 13: fairlead.v1.GatewayAddress
+	(*HostCommand)(nil),           // 14: fairlead.v1.HostCommand
+	(*PrepareCommand)(nil),        // 15: fairlead.v1.PrepareCommand
+	(*AssignCommand)(nil),         // 16: fairlead.v1.AssignCommand
+	(*StopCommand)(nil),           // 17: fairlead.v1.StopCommand
+	(*ReleaseCommand)(nil),        // 18: fairlead.v1.ReleaseCommand
+	(*LogOrder)(nil),              // 19: fairlead.v1.LogOrder
+	(*SendLogRequest)(nil),        // 20: fairlead.v1.SendLogRequest
+	(*LogLine)(nil),               // 21: fairlead.v1.LogLine
+	(*SendLogResponse)(nil),       // 22: fairlead.v1.SendLogResponse
+	(*FetchArtifactRequest)(nil),  // 23: fairlead.v1.FetchArtifactRequest
+	(*FetchArtifactResponse)(nil), // 24: fairlead.v1.FetchArtifactResponse
+	(*Epoch)(nil),                 // 25: fairlead.v1.Epoch
+	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
+	(*Template)(nil),              // 27: fairlead.v1.Template
 }
 var file_fairlead_v1_host_proto_depIdxs = []int32{
 	1,  // 0: fairlead.v1.AttachRequest.hello:type_name -> fairlead.v1.HostHello
-	2,  // 1: fairlead.v1.AttachRequest.report:type_name -> fairlead.v1.HostReport
-	5,  // 2: fairlead.v1.AttachRequest.result:type_name -> fairlead.v1.CommandResult
-	6,  // 3: fairlead.v1.AttachRequest.beat:type_name -> fairlead.v1.HostBeat
-	22, // 4: fairlead.v1.HostHello.epoch:type_name -> fairlead.v1.Epoch
-	3,  // 5: fairlead.v1.HostReport.instances:type_name -> fairlead.v1.InstanceReport
-	23, // 6: fairlead.v1.InstanceReport.live_for:type_name -> google.protobuf.Duration
-	4,  // 7: fairlead.v1.InstanceReport.away:type_name -> fairlead.v1.CreditsAway
-	8,  // 8: fairlead.v1.AttachResponse.welcome:type_name -> fairlead.v1.HostWelcome
-	12, // 9: fairlead.v1.AttachResponse.command:type_name -> fairlead.v1.HostCommand
-	10, // 10: fairlead.v1.AttachResponse.gateways:type_name -> fairlead.v1.GatewayList
-	16, // 11: fairlead.v1.AttachResponse.log:type_name -> fairlead.v1.LogOrder
-	6,  // 12: fairlead.v1.AttachResponse.beat:type_name -> fairlead.v1.HostBeat
-	9,  // 13: fairlead.v1.AttachResponse.refusal:type_name -> fairlead.v1.HostRefusal
-	22, // 14: fairlead.v1.HostWelcome.epoch:type_name -> fairlead.v1.Epoch
-	22, // 15: fairlead.v1.GatewayList.epoch:type_name -> fairlead.v1.Epoch
-	11, // 16: fairlead.v1.GatewayList.gateways:type_name -> fairlead.v1.GatewayAddress
-	22, // 17: fairlead.v1.HostCommand.epoch:type_name -> fairlead.v1.Epoch
-	13, // 18: fairlead.v1.HostCommand.prepare:type_name -> fairlead.v1.PrepareCommand
-	14, // 19: fairlead.v1.HostCommand.assign:type_name -> fairlead.v1.AssignCommand
-	15, // 20: fairlead.v1.HostCommand.stop:type_name -> fairlead.v1.StopCommand
-	24, // 21: fairlead.v1.PrepareCommand.template:type_name -> fairlead.v1.Template
-	24, // 22: fairlead.v1.AssignCommand.template:type_name -> fairlead.v1.Template
-	23, // 23: fairlead.v1.AssignCommand.dwell:type_name -> google.protobuf.Duration
-	23, // 24: fairlead.v1.StopCommand.drain:type_name -> google.protobuf.Duration
-	18, // 25: fairlead.v1.SendLogRequest.lines:type_name -> fairlead.v1.LogLine
-	0,  // 26: fairlead.v1.HostControlService.Attach:input_type -> fairlead.v1.AttachRequest
-	20, // 27: fairlead.v1.HostControlService.FetchArtifact:input_type -> fairlead.v1.FetchArtifactRequest
-	17, // 28: fairlead.v1.HostControlService.SendLog:input_type -> fairlead.v1.SendLogRequest
-	7,  // 29: fairlead.v1.HostControlService.Attach:output_type -> fairlead.v1.AttachResponse
-	21, // 30: fairlead.v1.HostControlService.FetchArtifact:output_type -> fairlead.v1.FetchArtifactResponse
-	19, // 31: fairlead.v1.HostControlService.SendLog:output_type -> fairlead.v1.SendLogResponse
-	29, // [29:32] is the sub-list for method output_type
-	26, // [26:29] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	4,  // 1: fairlead.v1.AttachRequest.report:type_name -> fairlead.v1.HostReport
+	7,  // 2: fairlead.v1.AttachRequest.result:type_name -> fairlead.v1.CommandResult
+	8,  // 3: fairlead.v1.AttachRequest.beat:type_name -> fairlead.v1.HostBeat
+	3,  // 4: fairlead.v1.AttachRequest.leaving:type_name -> fairlead.v1.HostLeaving
+	25, // 5: fairlead.v1.HostHello.epoch:type_name -> fairlead.v1.Epoch
+	2,  // 6: fairlead.v1.HostHello.room:type_name -> fairlead.v1.HostRoom
+	5,  // 7: fairlead.v1.HostReport.instances:type_name -> fairlead.v1.InstanceReport
+	26, // 8: fairlead.v1.InstanceReport.live_for:type_name -> google.protobuf.Duration
+	6,  // 9: fairlead.v1.InstanceReport.away:type_name -> fairlead.v1.CreditsAway
+	2,  // 10: fairlead.v1.HostBeat.room:type_name -> fairlead.v1.HostRoom
+	10, // 11: fairlead.v1.AttachResponse.welcome:type_name -> fairlead.v1.HostWelcome
+	14, // 12: fairlead.v1.AttachResponse.command:type_name -> fairlead.v1.HostCommand
+	12, // 13: fairlead.v1.AttachResponse.gateways:type_name -> fairlead.v1.GatewayList
+	19, // 14: fairlead.v1.AttachResponse.log:type_name -> fairlead.v1.LogOrder
+	8,  // 15: fairlead.v1.AttachResponse.beat:type_name -> fairlead.v1.HostBeat
+	11, // 16: fairlead.v1.AttachResponse.refusal:type_name -> fairlead.v1.HostRefusal
+	25, // 17: fairlead.v1.HostWelcome.epoch:type_name -> fairlead.v1.Epoch
+	25, // 18: fairlead.v1.GatewayList.epoch:type_name -> fairlead.v1.Epoch
+	13, // 19: fairlead.v1.GatewayList.gateways:type_name -> fairlead.v1.GatewayAddress
+	25, // 20: fairlead.v1.HostCommand.epoch:type_name -> fairlead.v1.Epoch
+	15, // 21: fairlead.v1.HostCommand.prepare:type_name -> fairlead.v1.PrepareCommand
+	16, // 22: fairlead.v1.HostCommand.assign:type_name -> fairlead.v1.AssignCommand
+	17, // 23: fairlead.v1.HostCommand.stop:type_name -> fairlead.v1.StopCommand
+	18, // 24: fairlead.v1.HostCommand.release:type_name -> fairlead.v1.ReleaseCommand
+	27, // 25: fairlead.v1.PrepareCommand.template:type_name -> fairlead.v1.Template
+	27, // 26: fairlead.v1.AssignCommand.template:type_name -> fairlead.v1.Template
+	26, // 27: fairlead.v1.AssignCommand.dwell:type_name -> google.protobuf.Duration
+	26, // 28: fairlead.v1.StopCommand.drain:type_name -> google.protobuf.Duration
+	21, // 29: fairlead.v1.SendLogRequest.lines:type_name -> fairlead.v1.LogLine
+	0,  // 30: fairlead.v1.HostControlService.Attach:input_type -> fairlead.v1.AttachRequest
+	23, // 31: fairlead.v1.HostControlService.FetchArtifact:input_type -> fairlead.v1.FetchArtifactRequest
+	20, // 32: fairlead.v1.HostControlService.SendLog:input_type -> fairlead.v1.SendLogRequest
+	9,  // 33: fairlead.v1.HostControlService.Attach:output_type -> fairlead.v1.AttachResponse
+	24, // 34: fairlead.v1.HostControlService.FetchArtifact:output_type -> fairlead.v1.FetchArtifactResponse
+	22, // 35: fairlead.v1.HostControlService.SendLog:output_type -> fairlead.v1.SendLogResponse
+	33, // [33:36] is the sub-list for method output_type
+	30, // [30:33] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_host_proto_init() }
@@ -1855,8 +2090,9 @@ func file_fairlead_v1_host_proto_init() {
 		(*AttachRequest_Report)(nil),
 		(*AttachRequest_Result)(nil),
 		(*AttachRequest_Beat)(nil),
+		(*AttachRequest_Leaving)(nil),
 	}
-	file_fairlead_v1_host_proto_msgTypes[7].OneofWrappers = []any{
+	file_fairlead_v1_host_proto_msgTypes[9].OneofWrappers = []any{
 		(*AttachResponse_Welcome)(nil),
 		(*AttachResponse_Command)(nil),
 		(*AttachResponse_Gateways)(nil),
@@ -1864,10 +2100,11 @@ func file_fairlead_v1_host_proto_init() {
 		(*AttachResponse_Beat)(nil),
 		(*AttachResponse_Refusal)(nil),
 	}
-	file_fairlead_v1_host_proto_msgTypes[12].OneofWrappers = []any{
+	file_fairlead_v1_host_proto_msgTypes[14].OneofWrappers = []any{
 		(*HostCommand_Prepare)(nil),
 		(*HostCommand_Assign)(nil),
 		(*HostCommand_Stop)(nil),
+		(*HostCommand_Release)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1875,7 +2112,7 @@ func file_fairlead_v1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_host_proto_rawDesc), len(file_fairlead_v1_host_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

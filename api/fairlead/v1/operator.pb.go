@@ -1072,7 +1072,9 @@ type GetStatusResponse struct {
 	WarmUntil *timestamppb.Timestamp `protobuf:"bytes,18,opt,name=warm_until,json=warmUntil,proto3" json:"warm_until,omitempty"`
 	// Missing are credits of the service's live instances that gateways have which
 	// their hosts do not hear: nobody else can use them.
-	Missing       []*MissingCredits `protobuf:"bytes,19,rep,name=missing,proto3" json:"missing,omitempty"`
+	Missing []*MissingCredits `protobuf:"bytes,19,rep,name=missing,proto3" json:"missing,omitempty"`
+	// Notes on where its instances run.
+	Notes         []string `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1236,6 +1238,13 @@ func (x *GetStatusResponse) GetWarmUntil() *timestamppb.Timestamp {
 func (x *GetStatusResponse) GetMissing() []*MissingCredits {
 	if x != nil {
 		return x.Missing
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
 	}
 	return nil
 }
@@ -5497,6 +5506,175 @@ func (*RetireHostResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
 }
 
+type DrainHostRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainHostRequest) Reset() {
+	*x = DrainHostRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainHostRequest) ProtoMessage() {}
+
+func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainHostRequest.ProtoReflect.Descriptor instead.
+func (*DrainHostRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
+}
+
+func (x *DrainHostRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type DrainHostResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Detail says what moves, or why what runs there stays.
+	Detail        string `protobuf:"bytes,1,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrainHostResponse) Reset() {
+	*x = DrainHostResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrainHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrainHostResponse) ProtoMessage() {}
+
+func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrainHostResponse.ProtoReflect.Descriptor instead.
+func (*DrainHostResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
+}
+
+func (x *DrainHostResponse) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+type UndrainHostRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainHostRequest) Reset() {
+	*x = UndrainHostRequest{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainHostRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainHostRequest) ProtoMessage() {}
+
+func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainHostRequest.ProtoReflect.Descriptor instead.
+func (*UndrainHostRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
+}
+
+func (x *UndrainHostRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+type UndrainHostResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *UndrainHostResponse) Reset() {
+	*x = UndrainHostResponse{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *UndrainHostResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*UndrainHostResponse) ProtoMessage() {}
+
+func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use UndrainHostResponse.ProtoReflect.Descriptor instead.
+func (*UndrainHostResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{86}
+}
+
 type ListHostsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5505,7 +5683,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5517,7 +5695,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5530,19 +5708,21 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{87}
 }
 
 type ListHostsResponse struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Hosts         []*HostStatus          `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Hosts []*HostStatus          `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
+	// Notes about services whose instances are not spread as they could be.
+	Notes         []string `protobuf:"bytes,2,rep,name=notes,proto3" json:"notes,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5554,7 +5734,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5567,7 +5747,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{88}
 }
 
 func (x *ListHostsResponse) GetHosts() []*HostStatus {
@@ -5577,20 +5757,36 @@ func (x *ListHostsResponse) GetHosts() []*HostStatus {
 	return nil
 }
 
+func (x *ListHostsResponse) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
 type HostStatus struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	Zone          string                 `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
-	Connected     bool                   `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
-	Silent        *durationpb.Duration   `protobuf:"bytes,4,opt,name=silent,proto3" json:"silent,omitempty"`
-	Instances     int32                  `protobuf:"varint,5,opt,name=instances,proto3" json:"instances,omitempty"`
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Name      string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Zone      string                 `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
+	Connected bool                   `protobuf:"varint,3,opt,name=connected,proto3" json:"connected,omitempty"`
+	Silent    *durationpb.Duration   `protobuf:"bytes,4,opt,name=silent,proto3" json:"silent,omitempty"`
+	Instances int32                  `protobuf:"varint,5,opt,name=instances,proto3" json:"instances,omitempty"`
+	// State is empty, or one of draining (an operator asked for it), leaving (its
+	// process ends in order), left.
+	State string `protobuf:"bytes,6,opt,name=state,proto3" json:"state,omitempty"`
+	// Detail says what moves away from a host that drains, or why it stays.
+	Detail string `protobuf:"bytes,7,opt,name=detail,proto3" json:"detail,omitempty"`
+	// Free bytes on the disk of its folder; zero where it is not known.
+	FreeBytes int64 `protobuf:"varint,8,opt,name=free_bytes,json=freeBytes,proto3" json:"free_bytes,omitempty"`
+	// Refuses says why it takes no more instances; empty when it does.
+	Refuses       string `protobuf:"bytes,9,opt,name=refuses,proto3" json:"refuses,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *HostStatus) Reset() {
 	*x = HostStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5602,7 +5798,7 @@ func (x *HostStatus) String() string {
 func (*HostStatus) ProtoMessage() {}
 
 func (x *HostStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5615,7 +5811,7 @@ func (x *HostStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostStatus.ProtoReflect.Descriptor instead.
 func (*HostStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *HostStatus) GetName() string {
@@ -5653,6 +5849,34 @@ func (x *HostStatus) GetInstances() int32 {
 	return 0
 }
 
+func (x *HostStatus) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *HostStatus) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
+func (x *HostStatus) GetFreeBytes() int64 {
+	if x != nil {
+		return x.FreeBytes
+	}
+	return 0
+}
+
+func (x *HostStatus) GetRefuses() string {
+	if x != nil {
+		return x.Refuses
+	}
+	return ""
+}
+
 type ListProbersRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -5661,7 +5885,7 @@ type ListProbersRequest struct {
 
 func (x *ListProbersRequest) Reset() {
 	*x = ListProbersRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5673,7 +5897,7 @@ func (x *ListProbersRequest) String() string {
 func (*ListProbersRequest) ProtoMessage() {}
 
 func (x *ListProbersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5686,7 +5910,7 @@ func (x *ListProbersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProbersRequest.ProtoReflect.Descriptor instead.
 func (*ListProbersRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{86}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{90}
 }
 
 type ListProbersResponse struct {
@@ -5702,7 +5926,7 @@ type ListProbersResponse struct {
 
 func (x *ListProbersResponse) Reset() {
 	*x = ListProbersResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5714,7 +5938,7 @@ func (x *ListProbersResponse) String() string {
 func (*ListProbersResponse) ProtoMessage() {}
 
 func (x *ListProbersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5727,7 +5951,7 @@ func (x *ListProbersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProbersResponse.ProtoReflect.Descriptor instead.
 func (*ListProbersResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{87}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *ListProbersResponse) GetProbers() []*ProberStatus {
@@ -5777,7 +6001,7 @@ type ProberStatus struct {
 
 func (x *ProberStatus) Reset() {
 	*x = ProberStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5789,7 +6013,7 @@ func (x *ProberStatus) String() string {
 func (*ProberStatus) ProtoMessage() {}
 
 func (x *ProberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5802,7 +6026,7 @@ func (x *ProberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProberStatus.ProtoReflect.Descriptor instead.
 func (*ProberStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{88}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ProberStatus) GetName() string {
@@ -5897,7 +6121,7 @@ type GetInfoRequest struct {
 
 func (x *GetInfoRequest) Reset() {
 	*x = GetInfoRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5909,7 +6133,7 @@ func (x *GetInfoRequest) String() string {
 func (*GetInfoRequest) ProtoMessage() {}
 
 func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5922,7 +6146,7 @@ func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetInfoRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{89}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{93}
 }
 
 type GetInfoResponse struct {
@@ -5941,7 +6165,7 @@ type GetInfoResponse struct {
 
 func (x *GetInfoResponse) Reset() {
 	*x = GetInfoResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5953,7 +6177,7 @@ func (x *GetInfoResponse) String() string {
 func (*GetInfoResponse) ProtoMessage() {}
 
 func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5966,7 +6190,7 @@ func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetInfoResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{90}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *GetInfoResponse) GetVersion() string {
@@ -6119,7 +6343,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12\x10\n" +
 	"\x03tag\x18\x03 \x01(\tR\x03tag\",\n" +
 	"\x10GetStatusRequest\x12\x18\n" +
-	"\aservice\x18\x01 \x01(\tR\aservice\"\xa1\x06\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\xb7\x06\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1e\n" +
 	"\n" +
@@ -6146,7 +6370,8 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x04warm\x18\x11 \x01(\tR\x04warm\x129\n" +
 	"\n" +
 	"warm_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\twarmUntil\x125\n" +
-	"\amissing\x18\x13 \x03(\v2\x1b.fairlead.v1.MissingCreditsR\amissing\"j\n" +
+	"\amissing\x18\x13 \x03(\v2\x1b.fairlead.v1.MissingCreditsR\amissing\x12\x14\n" +
+	"\x05notes\x18\x14 \x03(\tR\x05notes\"j\n" +
 	"\x0eMissingCredits\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\x05R\acredits\x12\x0e\n" +
@@ -6481,17 +6706,30 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x15RetireGatewayResponse\"'\n" +
 	"\x11RetireHostRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x14\n" +
-	"\x12RetireHostResponse\"\x12\n" +
-	"\x10ListHostsRequest\"B\n" +
+	"\x12RetireHostResponse\"&\n" +
+	"\x10DrainHostRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"+\n" +
+	"\x11DrainHostResponse\x12\x16\n" +
+	"\x06detail\x18\x01 \x01(\tR\x06detail\"(\n" +
+	"\x12UndrainHostRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\"\x15\n" +
+	"\x13UndrainHostResponse\"\x12\n" +
+	"\x10ListHostsRequest\"X\n" +
 	"\x11ListHostsResponse\x12-\n" +
-	"\x05hosts\x18\x01 \x03(\v2\x17.fairlead.v1.HostStatusR\x05hosts\"\xa3\x01\n" +
+	"\x05hosts\x18\x01 \x03(\v2\x17.fairlead.v1.HostStatusR\x05hosts\x12\x14\n" +
+	"\x05notes\x18\x02 \x03(\tR\x05notes\"\x8a\x02\n" +
 	"\n" +
 	"HostStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x1c\n" +
 	"\tconnected\x18\x03 \x01(\bR\tconnected\x121\n" +
 	"\x06silent\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06silent\x12\x1c\n" +
-	"\tinstances\x18\x05 \x01(\x05R\tinstances\"\x14\n" +
+	"\tinstances\x18\x05 \x01(\x05R\tinstances\x12\x14\n" +
+	"\x05state\x18\x06 \x01(\tR\x05state\x12\x16\n" +
+	"\x06detail\x18\a \x01(\tR\x06detail\x12\x1d\n" +
+	"\n" +
+	"free_bytes\x18\b \x01(\x03R\tfreeBytes\x12\x18\n" +
+	"\arefuses\x18\t \x01(\tR\arefuses\"\x14\n" +
 	"\x12ListProbersRequest\"\x86\x01\n" +
 	"\x13ListProbersResponse\x123\n" +
 	"\aprobers\x18\x01 \x03(\v2\x19.fairlead.v1.ProberStatusR\aprobers\x12\x1c\n" +
@@ -6553,7 +6791,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\n" +
 	"StreamLogs\x12\x1e.fairlead.v1.StreamLogsRequest\x1a\x1f.fairlead.v1.StreamLogsResponse0\x01\x12[\n" +
 	"\x0eUploadArtifact\x12\".fairlead.v1.UploadArtifactRequest\x1a#.fairlead.v1.UploadArtifactResponse(\x01\x12P\n" +
-	"\vHasArtifact\x12\x1f.fairlead.v1.HasArtifactRequest\x1a .fairlead.v1.HasArtifactResponse2\xc3\x04\n" +
+	"\vHasArtifact\x12\x1f.fairlead.v1.HasArtifactRequest\x1a .fairlead.v1.HasArtifactResponse2\xe1\x05\n" +
 	"\x0fAdminAPIService\x12P\n" +
 	"\vCreateToken\x12\x1f.fairlead.v1.CreateTokenRequest\x1a .fairlead.v1.CreateTokenResponse\x12S\n" +
 	"\fListGateways\x12 .fairlead.v1.ListGatewaysRequest\x1a!.fairlead.v1.ListGatewaysResponse\x12V\n" +
@@ -6561,7 +6799,9 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\tListHosts\x12\x1d.fairlead.v1.ListHostsRequest\x1a\x1e.fairlead.v1.ListHostsResponse\x12M\n" +
 	"\n" +
 	"RetireHost\x12\x1e.fairlead.v1.RetireHostRequest\x1a\x1f.fairlead.v1.RetireHostResponse\x12P\n" +
-	"\vListProbers\x12\x1f.fairlead.v1.ListProbersRequest\x1a .fairlead.v1.ListProbersResponse\x12D\n" +
+	"\vListProbers\x12\x1f.fairlead.v1.ListProbersRequest\x1a .fairlead.v1.ListProbersResponse\x12J\n" +
+	"\tDrainHost\x12\x1d.fairlead.v1.DrainHostRequest\x1a\x1e.fairlead.v1.DrainHostResponse\x12P\n" +
+	"\vUndrainHost\x12\x1f.fairlead.v1.UndrainHostRequest\x1a .fairlead.v1.UndrainHostResponse\x12D\n" +
 	"\aGetInfo\x12\x1b.fairlead.v1.GetInfoRequest\x1a\x1c.fairlead.v1.GetInfoResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
@@ -6576,7 +6816,7 @@ func file_fairlead_v1_operator_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_operator_proto_rawDescData
 }
 
-var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 92)
+var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
 var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*DeployRequest)(nil),           // 0: fairlead.v1.DeployRequest
 	(*DeployResponse)(nil),          // 1: fairlead.v1.DeployResponse
@@ -6661,56 +6901,60 @@ var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*RetireGatewayResponse)(nil),   // 80: fairlead.v1.RetireGatewayResponse
 	(*RetireHostRequest)(nil),       // 81: fairlead.v1.RetireHostRequest
 	(*RetireHostResponse)(nil),      // 82: fairlead.v1.RetireHostResponse
-	(*ListHostsRequest)(nil),        // 83: fairlead.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),       // 84: fairlead.v1.ListHostsResponse
-	(*HostStatus)(nil),              // 85: fairlead.v1.HostStatus
-	(*ListProbersRequest)(nil),      // 86: fairlead.v1.ListProbersRequest
-	(*ListProbersResponse)(nil),     // 87: fairlead.v1.ListProbersResponse
-	(*ProberStatus)(nil),            // 88: fairlead.v1.ProberStatus
-	(*GetInfoRequest)(nil),          // 89: fairlead.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),         // 90: fairlead.v1.GetInfoResponse
-	nil,                             // 91: fairlead.v1.SetTrafficRequest.TagsEntry
-	(*Template)(nil),                // 92: fairlead.v1.Template
-	(*durationpb.Duration)(nil),     // 93: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 94: google.protobuf.Timestamp
+	(*DrainHostRequest)(nil),        // 83: fairlead.v1.DrainHostRequest
+	(*DrainHostResponse)(nil),       // 84: fairlead.v1.DrainHostResponse
+	(*UndrainHostRequest)(nil),      // 85: fairlead.v1.UndrainHostRequest
+	(*UndrainHostResponse)(nil),     // 86: fairlead.v1.UndrainHostResponse
+	(*ListHostsRequest)(nil),        // 87: fairlead.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),       // 88: fairlead.v1.ListHostsResponse
+	(*HostStatus)(nil),              // 89: fairlead.v1.HostStatus
+	(*ListProbersRequest)(nil),      // 90: fairlead.v1.ListProbersRequest
+	(*ListProbersResponse)(nil),     // 91: fairlead.v1.ListProbersResponse
+	(*ProberStatus)(nil),            // 92: fairlead.v1.ProberStatus
+	(*GetInfoRequest)(nil),          // 93: fairlead.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),         // 94: fairlead.v1.GetInfoResponse
+	nil,                             // 95: fairlead.v1.SetTrafficRequest.TagsEntry
+	(*Template)(nil),                // 96: fairlead.v1.Template
+	(*durationpb.Duration)(nil),     // 97: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 98: google.protobuf.Timestamp
 }
 var file_fairlead_v1_operator_proto_depIdxs = []int32{
-	92, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
+	96, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
 	12, // 1: fairlead.v1.DeployRequest.traffic:type_name -> fairlead.v1.TrafficTarget
 	4,  // 2: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
 	5,  // 3: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
-	93, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
-	94, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
+	97, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
+	98, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
 	11, // 6: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
 	10, // 7: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
-	92, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
+	96, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
 	12, // 9: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
-	94, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
+	98, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
 	16, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
 	17, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
 	20, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
 	21, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
 	22, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
 	12, // 16: fairlead.v1.GetStatusResponse.wanted_traffic:type_name -> fairlead.v1.TrafficTarget
-	94, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
+	98, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
 	15, // 18: fairlead.v1.GetStatusResponse.missing:type_name -> fairlead.v1.MissingCredits
 	19, // 19: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
 	18, // 20: fairlead.v1.RoutesStatus.unheard:type_name -> fairlead.v1.UnheardGateway
-	94, // 21: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
-	93, // 22: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
-	94, // 23: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
-	94, // 24: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
+	98, // 21: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
+	97, // 22: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
+	98, // 23: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
+	98, // 24: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
 	20, // 25: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
 	12, // 26: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
-	91, // 27: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
+	95, // 27: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
 	45, // 28: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
 	48, // 29: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
-	94, // 30: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
+	98, // 30: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
 	48, // 31: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
 	54, // 32: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
 	53, // 33: fairlead.v1.ListTransitionsResponse.policies:type_name -> fairlead.v1.PolicyChange
-	94, // 34: fairlead.v1.PolicyChange.at:type_name -> google.protobuf.Timestamp
-	94, // 35: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	98, // 34: fairlead.v1.PolicyChange.at:type_name -> google.protobuf.Timestamp
+	98, // 35: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
 	59, // 36: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
 	59, // 37: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
 	59, // 38: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
@@ -6718,19 +6962,19 @@ var file_fairlead_v1_operator_proto_depIdxs = []int32{
 	62, // 40: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
 	60, // 41: fairlead.v1.HealthContract.check:type_name -> fairlead.v1.HealthCheck
 	65, // 42: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
-	94, // 43: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
+	98, // 43: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
 	68, // 44: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
 	70, // 45: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
-	93, // 46: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	94, // 47: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	97, // 46: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	98, // 47: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
 	78, // 48: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
-	93, // 49: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
-	85, // 50: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
-	93, // 51: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
-	88, // 52: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
-	93, // 53: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
-	93, // 54: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
-	94, // 55: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
+	97, // 49: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
+	89, // 50: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
+	97, // 51: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
+	92, // 52: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
+	97, // 53: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
+	97, // 54: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
+	98, // 55: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
 	0,  // 56: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
 	2,  // 57: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
 	6,  // 58: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
@@ -6759,44 +7003,48 @@ var file_fairlead_v1_operator_proto_depIdxs = []int32{
 	74, // 81: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
 	76, // 82: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
 	79, // 83: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
-	83, // 84: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
+	87, // 84: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
 	81, // 85: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
-	86, // 86: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
-	89, // 87: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
-	1,  // 88: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
-	3,  // 89: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
-	7,  // 90: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
-	9,  // 91: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
-	14, // 92: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
-	24, // 93: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
-	26, // 94: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
-	28, // 95: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
-	30, // 96: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
-	32, // 97: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
-	34, // 98: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
-	36, // 99: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
-	38, // 100: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
-	40, // 101: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
-	42, // 102: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
-	44, // 103: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
-	47, // 104: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
-	50, // 105: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
-	52, // 106: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
-	56, // 107: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
-	58, // 108: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
-	64, // 109: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
-	67, // 110: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
-	71, // 111: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
-	73, // 112: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
-	75, // 113: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
-	77, // 114: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
-	80, // 115: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
-	84, // 116: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
-	82, // 117: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
-	87, // 118: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
-	90, // 119: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
-	88, // [88:120] is the sub-list for method output_type
-	56, // [56:88] is the sub-list for method input_type
+	90, // 86: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
+	83, // 87: fairlead.v1.AdminAPIService.DrainHost:input_type -> fairlead.v1.DrainHostRequest
+	85, // 88: fairlead.v1.AdminAPIService.UndrainHost:input_type -> fairlead.v1.UndrainHostRequest
+	93, // 89: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
+	1,  // 90: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
+	3,  // 91: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
+	7,  // 92: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
+	9,  // 93: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
+	14, // 94: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
+	24, // 95: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
+	26, // 96: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
+	28, // 97: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
+	30, // 98: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
+	32, // 99: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
+	34, // 100: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
+	36, // 101: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
+	38, // 102: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
+	40, // 103: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
+	42, // 104: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
+	44, // 105: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
+	47, // 106: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
+	50, // 107: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
+	52, // 108: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
+	56, // 109: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
+	58, // 110: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
+	64, // 111: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
+	67, // 112: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
+	71, // 113: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
+	73, // 114: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
+	75, // 115: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
+	77, // 116: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
+	80, // 117: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
+	88, // 118: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
+	82, // 119: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
+	91, // 120: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
+	84, // 121: fairlead.v1.AdminAPIService.DrainHost:output_type -> fairlead.v1.DrainHostResponse
+	86, // 122: fairlead.v1.AdminAPIService.UndrainHost:output_type -> fairlead.v1.UndrainHostResponse
+	94, // 123: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
+	90, // [90:124] is the sub-list for method output_type
+	56, // [56:90] is the sub-list for method input_type
 	56, // [56:56] is the sub-list for extension type_name
 	56, // [56:56] is the sub-list for extension extendee
 	0,  // [0:56] is the sub-list for field type_name
@@ -6820,7 +7068,7 @@ func file_fairlead_v1_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_operator_proto_rawDesc), len(file_fairlead_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   92,
+			NumMessages:   96,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -1083,6 +1083,8 @@ const (
 	AdminAPIService_ListHosts_FullMethodName     = "/fairlead.v1.AdminAPIService/ListHosts"
 	AdminAPIService_RetireHost_FullMethodName    = "/fairlead.v1.AdminAPIService/RetireHost"
 	AdminAPIService_ListProbers_FullMethodName   = "/fairlead.v1.AdminAPIService/ListProbers"
+	AdminAPIService_DrainHost_FullMethodName     = "/fairlead.v1.AdminAPIService/DrainHost"
+	AdminAPIService_UndrainHost_FullMethodName   = "/fairlead.v1.AdminAPIService/UndrainHost"
 	AdminAPIService_GetInfo_FullMethodName       = "/fairlead.v1.AdminAPIService/GetInfo"
 )
 
@@ -1101,6 +1103,10 @@ type AdminAPIServiceClient interface {
 	RetireHost(ctx context.Context, in *RetireHostRequest, opts ...grpc.CallOption) (*RetireHostResponse, error)
 	// ListProbers says who looks at instances, and who of them is silent or suspect.
 	ListProbers(ctx context.Context, in *ListProbersRequest, opts ...grpc.CallOption) (*ListProbersResponse, error)
+	// DrainHost has what a host runs served elsewhere and places nothing there,
+	// until UndrainHost.
+	DrainHost(ctx context.Context, in *DrainHostRequest, opts ...grpc.CallOption) (*DrainHostResponse, error)
+	UndrainHost(ctx context.Context, in *UndrainHostRequest, opts ...grpc.CallOption) (*UndrainHostResponse, error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(ctx context.Context, in *GetInfoRequest, opts ...grpc.CallOption) (*GetInfoResponse, error)
 }
@@ -1173,6 +1179,26 @@ func (c *adminAPIServiceClient) ListProbers(ctx context.Context, in *ListProbers
 	return out, nil
 }
 
+func (c *adminAPIServiceClient) DrainHost(ctx context.Context, in *DrainHostRequest, opts ...grpc.CallOption) (*DrainHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DrainHostResponse)
+	err := c.cc.Invoke(ctx, AdminAPIService_DrainHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *adminAPIServiceClient) UndrainHost(ctx context.Context, in *UndrainHostRequest, opts ...grpc.CallOption) (*UndrainHostResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(UndrainHostResponse)
+	err := c.cc.Invoke(ctx, AdminAPIService_UndrainHost_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *adminAPIServiceClient) GetInfo(ctx context.Context, in *GetInfoRequest, opts ...grpc.CallOption) (*GetInfoResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetInfoResponse)
@@ -1198,6 +1224,10 @@ type AdminAPIServiceServer interface {
 	RetireHost(context.Context, *RetireHostRequest) (*RetireHostResponse, error)
 	// ListProbers says who looks at instances, and who of them is silent or suspect.
 	ListProbers(context.Context, *ListProbersRequest) (*ListProbersResponse, error)
+	// DrainHost has what a host runs served elsewhere and places nothing there,
+	// until UndrainHost.
+	DrainHost(context.Context, *DrainHostRequest) (*DrainHostResponse, error)
+	UndrainHost(context.Context, *UndrainHostRequest) (*UndrainHostResponse, error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(context.Context, *GetInfoRequest) (*GetInfoResponse, error)
 	mustEmbedUnimplementedAdminAPIServiceServer()
@@ -1227,6 +1257,12 @@ func (UnimplementedAdminAPIServiceServer) RetireHost(context.Context, *RetireHos
 }
 func (UnimplementedAdminAPIServiceServer) ListProbers(context.Context, *ListProbersRequest) (*ListProbersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListProbers not implemented")
+}
+func (UnimplementedAdminAPIServiceServer) DrainHost(context.Context, *DrainHostRequest) (*DrainHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DrainHost not implemented")
+}
+func (UnimplementedAdminAPIServiceServer) UndrainHost(context.Context, *UndrainHostRequest) (*UndrainHostResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method UndrainHost not implemented")
 }
 func (UnimplementedAdminAPIServiceServer) GetInfo(context.Context, *GetInfoRequest) (*GetInfoResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetInfo not implemented")
@@ -1360,6 +1396,42 @@ func _AdminAPIService_ListProbers_Handler(srv interface{}, ctx context.Context, 
 	return interceptor(ctx, in, info, handler)
 }
 
+func _AdminAPIService_DrainHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DrainHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminAPIServiceServer).DrainHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminAPIService_DrainHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminAPIServiceServer).DrainHost(ctx, req.(*DrainHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _AdminAPIService_UndrainHost_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(UndrainHostRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(AdminAPIServiceServer).UndrainHost(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: AdminAPIService_UndrainHost_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(AdminAPIServiceServer).UndrainHost(ctx, req.(*UndrainHostRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _AdminAPIService_GetInfo_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetInfoRequest)
 	if err := dec(in); err != nil {
@@ -1408,6 +1480,14 @@ var AdminAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListProbers",
 			Handler:    _AdminAPIService_ListProbers_Handler,
+		},
+		{
+			MethodName: "DrainHost",
+			Handler:    _AdminAPIService_DrainHost_Handler,
+		},
+		{
+			MethodName: "UndrainHost",
+			Handler:    _AdminAPIService_UndrainHost_Handler,
 		},
 		{
 			MethodName: "GetInfo",

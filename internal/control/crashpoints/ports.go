@@ -204,6 +204,10 @@ func (w *wrappedHosts) Stop(ctx context.Context, e view.Epoch, host string, s se
 	return w.command(ctx, "stop "+s.Slot, s.Slot, func(ctx context.Context) error { return w.Hosts.Stop(ctx, e, host, s) })
 }
 
+func (w *wrappedHosts) Release(ctx context.Context, e view.Epoch, host string, r service.Release) error {
+	return w.command(ctx, "release "+host, host, func(ctx context.Context) error { return w.Hosts.Release(ctx, e, host, r) })
+}
+
 // Gateways wraps a controller's gateways.
 func (l *Life) Gateways(g control.Gateways) control.Gateways {
 	return &wrappedGateways{g, l, newGatewayReports(l)}

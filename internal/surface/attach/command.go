@@ -44,6 +44,14 @@ func (s *Server) Stop(ctx context.Context, e view.Epoch, host string, st service
 	})
 }
 
+// Release lets a host end that leaves.
+func (s *Server) Release(ctx context.Context, e view.Epoch, host string, r service.Release) error {
+	return s.command(ctx, host, &pb.HostCommand{
+		Epoch:   wire.EpochProto(e),
+		Command: &pb.HostCommand_Release{Release: &pb.ReleaseCommand{Empty: r.Empty, Reason: r.Reason}},
+	})
+}
+
 // command sends one and waits for its answer.
 func (s *Server) command(ctx context.Context, host string, cmd *pb.HostCommand) error {
 	c := s.connOf(host)

@@ -24,6 +24,9 @@ type attached struct {
 	conn      *conn // nil when it is not connected
 	heard     time.Time
 	reported  bool
+	leaving   bool // it said so, on its newest stream
+	left      bool // it said that nothing that it ran runs any more
+	room      *pb.HostRoom
 	instances map[string]told // :: instance → what was told of it
 }
 
@@ -35,7 +38,7 @@ type told struct {
 
 // join makes the stream the host's only one. Nil means that the leading under
 // which it was admitted has ended meanwhile.
-func (s *Server) join(h service.Host, turn int) *conn {
+func (s *Server) join(h service.Host, hello *pb.HostHello, turn int) *conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if turn != s.turn {
@@ -51,6 +54,7 @@ func (s *Server) join(h service.Host, turn int) *conn {
 		a.conn.end("another stream of this host took its place")
 	}
 	a.host, a.conn, a.heard, a.reported = h, c, s.cfg.Now(), false
+	a.leaving, a.left, a.room = hello.GetLeaving(), false, hello.GetRoom()
 	if s.gateways != nil {
 		c.out <- gatewaysMessage(s.gateways) // the queue is new: there is room
 	}
@@ -79,6 +83,31 @@ func (s *Server) heard(c *conn) {
 	if a := s.hosts[c.name]; a != nil && a.conn == c {
 		a.heard = s.cfg.Now()
 	}
+}
+
+// says takes in what a host says of itself as a whole.
+func (s *Server) says(c *conn, room *pb.HostRoom, leaving *pb.HostLeaving) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a := s.hosts[c.name]
+	if a == nil || a.conn != c {
+		return
+	}
+	if room != nil {
+		changed := room.GetRefuses() != a.room.GetRefuses()
+		if a.room = room; !changed {
+			return
+		}
+	}
+	if leaving != nil {
+		a.leaving, a.left = true, leaving.GetStopped()
+		s.log.Info("host leaves", "name", c.name, "stopped", a.left)
+	}
+	if a.left {
+		clear(a.instances)
+		c.end("")
+	}
+	s.changedLocked()
 }
 
 // report takes in what a host says; a full report replaces all.
@@ -141,6 +170,7 @@ func (s *Server) States() []service.HostState {
 func (a *attached) state(now time.Time) service.HostState {
 	st := service.HostState{
 		Host: a.host, Connected: a.conn != nil, Silent: now.Sub(a.heard), Reported: a.reported,
+		Leaving: a.leaving, Left: a.left, Free: a.room.GetFreeBytes(), Refuses: a.room.GetRefuses(),
 		Instances: make([]service.Instance, 0, len(a.instances)),
 	}
 	until := now

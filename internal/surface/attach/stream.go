@@ -53,10 +53,11 @@ func (c *conn) end(why string) {
 
 // Attach serves one host's stream.
 func (s *Server) Attach(st stream) error {
-	h, kept, err := s.hello(st)
+	h, hello, err := s.hello(st)
 	if err != nil {
 		return err
 	}
+	kept := wire.Epoch(hello.GetEpoch())
 	epoch, turn, err := s.admit(st.Context(), h, kept)
 	if err != nil {
 		s.log.Warn("a host is refused", "name", h.Name, "error", err)
@@ -65,7 +66,7 @@ func (s *Server) Attach(st stream) error {
 	if err := st.Send(&pb.AttachResponse{Message: &pb.AttachResponse_Welcome{Welcome: &pb.HostWelcome{Epoch: wire.EpochProto(epoch)}}}); err != nil {
 		return err
 	}
-	c := s.join(h, turn)
+	c := s.join(h, hello, turn)
 	if c == nil {
 		return st.Send(refusal("this control leads no more"))
 	}
@@ -80,14 +81,14 @@ func refusal(reason string) *pb.AttachResponse {
 }
 
 // hello reads who comes, and holds it against the peer's identity.
-func (s *Server) hello(st stream) (service.Host, view.Epoch, error) {
+func (s *Server) hello(st stream) (service.Host, *pb.HostHello, error) {
 	peer, err := s.cfg.PeerName(st.Context())
 	if err != nil {
-		return service.Host{}, view.Epoch{}, fault.ToGRPC(fault.New(fault.Unauthenticated, "", "cannot tell who attaches: %w", err))
+		return service.Host{}, nil, fault.ToGRPC(fault.New(fault.Unauthenticated, "", "cannot tell who attaches: %w", err))
 	}
 	m, err := st.Recv()
 	if err != nil {
-		return service.Host{}, view.Epoch{}, err
+		return service.Host{}, nil, err
 	}
 	hello := m.GetHello()
 	switch {
@@ -96,7 +97,7 @@ func (s *Server) hello(st stream) (service.Host, view.Epoch, error) {
 	case hello.GetName() != peer:
 		err = fault.New(fault.Forbidden, "", "cannot attach as host %q: the identity is %q", hello.GetName(), peer)
 	}
-	return service.Host{Name: hello.GetName(), Zone: hello.GetZone()}, wire.Epoch(hello.GetEpoch()), fault.ToGRPC(err)
+	return service.Host{Name: hello.GetName(), Zone: hello.GetZone()}, hello, fault.ToGRPC(err)
 }
 
 func (s *Server) admit(ctx context.Context, h service.Host, kept view.Epoch) (view.Epoch, int, error) {
@@ -148,6 +149,10 @@ func (s *Server) receive(st stream, c *conn) error {
 			s.report(c, m.GetReport())
 		case m.GetResult() != nil:
 			c.answer(m.GetResult())
+		case m.GetLeaving() != nil:
+			s.says(c, nil, m.GetLeaving())
+		case m.GetBeat().GetRoom() != nil:
+			s.says(c, m.GetBeat().GetRoom(), nil)
 		}
 		s.heard(c)
 	}

@@ -143,58 +143,6 @@ func isKnown(role, name string, names []string) error {
 	return fault.New(fault.NotFound, hint, "there is no %s %q", role, name)
 }
 
-// members are the known hosts, by name.
-func (a *API) members(ctx context.Context) ([]service.Host, error) {
-	known, _, err := list[service.Host](ctx, a.Store, service.KindHost, nil)
-	return slices.DeleteFunc(known, func(h service.Host) bool { return h.Retired }), err
-}
-
-// RetireHost ends the membership of a host that will not come back.
-func (a *API) RetireHost(ctx context.Context, req *connect.Request[fairleadv1.RetireHostRequest]) (*connect.Response[fairleadv1.RetireHostResponse], error) {
-	name := req.Msg.GetName()
-	known, err := a.members(ctx)
-	if err != nil {
-		return nil, err
-	}
-	names := make([]string, 0, len(known))
-	for _, h := range known {
-		names = append(names, h.Name)
-	}
-	if err := isKnown("host", name, names); err != nil {
-		return nil, err
-	}
-	if err := a.Leader.RetireHost(ctx, name); err != nil {
-		return nil, err
-	}
-	return connect.NewResponse(&fairleadv1.RetireHostResponse{}), nil
-}
-
-// ListHosts returns the known hosts by name.
-func (a *API) ListHosts(ctx context.Context, _ *connect.Request[fairleadv1.ListHostsRequest]) (*connect.Response[fairleadv1.ListHostsResponse], error) {
-	known, err := a.members(ctx)
-	if err != nil {
-		return nil, err
-	}
-	heard := map[string]service.HostState{} // :: host name → as last heard
-	for _, s := range a.Hosts.States() {
-		heard[s.Name] = s
-	}
-	out := &fairleadv1.ListHostsResponse{}
-	for _, h := range known {
-		s := heard[h.Name]
-		running := 0
-		for _, i := range s.Instances {
-			if i.State != service.InstanceExited {
-				running++
-			}
-		}
-		out.Hosts = append(out.Hosts, &fairleadv1.HostStatus{
-			Name: h.Name, Zone: h.Zone, Connected: s.Connected, Silent: durationpb.New(s.Silent), Instances: int32(running),
-		})
-	}
-	return connect.NewResponse(out), nil
-}
-
 // GetInfo says who leads and what is guaranteed.
 func (a *API) GetInfo(context.Context, *connect.Request[fairleadv1.GetInfoRequest]) (*connect.Response[fairleadv1.GetInfoResponse], error) {
 	g := a.Store.Guarantee()

@@ -55,6 +55,8 @@ type Leader interface {
 	RetireGateway(ctx context.Context, name string) error
 	// RetireHost ends the membership of a host that is gone for good.
 	RetireHost(ctx context.Context, name string) error
+	// DrainHost says whether anything is to run on a host.
+	DrainHost(ctx context.Context, name string, drain bool) error
 }
 
 // Authority signs identities; *identity.Authority is one.

@@ -87,7 +87,7 @@ func (a *API) countLive(ctx context.Context, live map[string]int) error {
 	if err != nil {
 		return err
 	}
-	w := a.world(members, 0)
+	w := a.world(nil, members, 0)
 	for _, list := range w.Of {
 		for _, i := range list {
 			r, known := named[i.Revision]

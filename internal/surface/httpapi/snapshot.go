@@ -26,8 +26,7 @@ func (a *API) snapshot(ctx context.Context, name string) (*service.Snapshot, *se
 		if r.err != nil {
 			return nil, nil, r.err
 		}
-		s, w = r.snapshot, a.world(r.members, r.sequence)
-		w.Retired = func(host string) bool { return slices.Contains(r.retired, host) }
+		s, w = r.snapshot, a.world(r.hosts, r.members, r.sequence)
 		if !r.moved {
 			break
 		}
@@ -41,7 +40,7 @@ type reader struct {
 	ctx      context.Context
 	snapshot *service.Snapshot
 	members  []service.Gateway
-	retired  []string // hosts
+	hosts    []service.Host
 	sequence uint64
 	moved    bool // something was written between two readings
 	err      error
@@ -63,9 +62,7 @@ func (r *reader) all() {
 		}
 	}
 	for _, h := range readAll[service.Host](r, service.KindHost, nil) {
-		if h.Value.Retired {
-			r.retired = append(r.retired, h.Value.Name)
-		}
+		r.hosts = append(r.hosts, h.Value)
 	}
 	slices.SortFunc(s.Revisions, func(x, y service.Doc[service.Revision]) int { return cmp.Compare(x.Value.Number, y.Value.Number) })
 	// The controller keys its digests by the store's incarnation.
@@ -134,20 +131,10 @@ func decode[T any](r *reader, d store.Document) (v T, ok bool) {
 
 // world is what is seen beside the store now, at that sequence. A gateway of
 // which nothing was heard since the leader started is silent for ever.
-func (a *API) world(members []service.Gateway, sequence uint64) *service.World {
-	w := &service.World{
-		Hosts: map[string]service.HostState{}, Instances: map[string][]service.Instance{}, Of: map[string][]service.Instance{},
-		Gateways:    service.Known(members, a.Gateways.States(), math.MaxInt64),
-		Incarnation: a.Store.Incarnation(), Sequence: sequence,
-	}
+func (a *API) world(hosts []service.Host, members []service.Gateway, sequence uint64) *service.World {
+	w := a.hostsWorld(hosts)
+	w.Gateways = service.Known(members, a.Gateways.States(), math.MaxInt64)
+	w.Incarnation, w.Sequence = a.Store.Incarnation(), sequence
 	w.Polls = service.Polls(w.Gateways)
-	for _, h := range a.Hosts.States() {
-		w.Hosts[h.Name] = h
-		for _, i := range h.Instances {
-			i.Host, i.Zone = cmp.Or(i.Host, h.Name), cmp.Or(i.Zone, h.Zone)
-			w.Instances[i.Slot] = append(w.Instances[i.Slot], i)
-			w.Of[i.Service] = append(w.Of[i.Service], i)
-		}
-	}
 	return w
 }

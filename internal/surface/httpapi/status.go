@@ -45,7 +45,11 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 	if err != nil {
 		return nil, err
 	}
-	w := a.world(members, 0)
+	hosts, _, err := list[service.Host](ctx, a.Store, service.KindHost, nil)
+	if err != nil {
+		return nil, err
+	}
+	w := a.world(hosts, members, 0)
 	if out.Routes, err = a.routes(ctx, name, w); err != nil {
 		return nil, err
 	}

@@ -129,6 +129,24 @@ func (w *world) RetireGateway(_ context.Context, name string) error {
 	return nil
 }
 
+func (w *world) DrainHost(ctx context.Context, name string, drain bool) error {
+	doc, err := w.st.Get(ctx, store.Key{Kind: service.KindHost, Name: name})
+	if err != nil {
+		return err
+	}
+	var h service.Host
+	if err := json.Unmarshal(doc.Body, &h); err != nil {
+		return err
+	}
+	h.Draining = drain
+	body, err := json.Marshal(h)
+	if err != nil {
+		return err
+	}
+	_, err = w.st.Apply(ctx, store.Apply{ID: fmt.Sprint("drain ", drain, doc.Version), Writes: []store.Write{{Key: doc.Key, Expect: doc.Version, Body: body}}})
+	return err
+}
+
 func (w *world) RetireHost(_ context.Context, name string) error {
 	w.retired = append(w.retired, "host "+name)
 	return nil

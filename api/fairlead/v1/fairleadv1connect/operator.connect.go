@@ -128,6 +128,12 @@ const (
 	// AdminAPIServiceListProbersProcedure is the fully-qualified name of the AdminAPIService's
 	// ListProbers RPC.
 	AdminAPIServiceListProbersProcedure = "/fairlead.v1.AdminAPIService/ListProbers"
+	// AdminAPIServiceDrainHostProcedure is the fully-qualified name of the AdminAPIService's DrainHost
+	// RPC.
+	AdminAPIServiceDrainHostProcedure = "/fairlead.v1.AdminAPIService/DrainHost"
+	// AdminAPIServiceUndrainHostProcedure is the fully-qualified name of the AdminAPIService's
+	// UndrainHost RPC.
+	AdminAPIServiceUndrainHostProcedure = "/fairlead.v1.AdminAPIService/UndrainHost"
 	// AdminAPIServiceGetInfoProcedure is the fully-qualified name of the AdminAPIService's GetInfo RPC.
 	AdminAPIServiceGetInfoProcedure = "/fairlead.v1.AdminAPIService/GetInfo"
 )
@@ -877,6 +883,10 @@ type AdminAPIServiceClient interface {
 	RetireHost(context.Context, *connect.Request[v1.RetireHostRequest]) (*connect.Response[v1.RetireHostResponse], error)
 	// ListProbers says who looks at instances, and who of them is silent or suspect.
 	ListProbers(context.Context, *connect.Request[v1.ListProbersRequest]) (*connect.Response[v1.ListProbersResponse], error)
+	// DrainHost has what a host runs served elsewhere and places nothing there,
+	// until UndrainHost.
+	DrainHost(context.Context, *connect.Request[v1.DrainHostRequest]) (*connect.Response[v1.DrainHostResponse], error)
+	UndrainHost(context.Context, *connect.Request[v1.UndrainHostRequest]) (*connect.Response[v1.UndrainHostResponse], error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(context.Context, *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error)
 }
@@ -928,6 +938,18 @@ func NewAdminAPIServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(adminAPIServiceMethods.ByName("ListProbers")),
 			connect.WithClientOptions(opts...),
 		),
+		drainHost: connect.NewClient[v1.DrainHostRequest, v1.DrainHostResponse](
+			httpClient,
+			baseURL+AdminAPIServiceDrainHostProcedure,
+			connect.WithSchema(adminAPIServiceMethods.ByName("DrainHost")),
+			connect.WithClientOptions(opts...),
+		),
+		undrainHost: connect.NewClient[v1.UndrainHostRequest, v1.UndrainHostResponse](
+			httpClient,
+			baseURL+AdminAPIServiceUndrainHostProcedure,
+			connect.WithSchema(adminAPIServiceMethods.ByName("UndrainHost")),
+			connect.WithClientOptions(opts...),
+		),
 		getInfo: connect.NewClient[v1.GetInfoRequest, v1.GetInfoResponse](
 			httpClient,
 			baseURL+AdminAPIServiceGetInfoProcedure,
@@ -945,6 +967,8 @@ type adminAPIServiceClient struct {
 	listHosts     *connect.Client[v1.ListHostsRequest, v1.ListHostsResponse]
 	retireHost    *connect.Client[v1.RetireHostRequest, v1.RetireHostResponse]
 	listProbers   *connect.Client[v1.ListProbersRequest, v1.ListProbersResponse]
+	drainHost     *connect.Client[v1.DrainHostRequest, v1.DrainHostResponse]
+	undrainHost   *connect.Client[v1.UndrainHostRequest, v1.UndrainHostResponse]
 	getInfo       *connect.Client[v1.GetInfoRequest, v1.GetInfoResponse]
 }
 
@@ -978,6 +1002,16 @@ func (c *adminAPIServiceClient) ListProbers(ctx context.Context, req *connect.Re
 	return c.listProbers.CallUnary(ctx, req)
 }
 
+// DrainHost calls fairlead.v1.AdminAPIService.DrainHost.
+func (c *adminAPIServiceClient) DrainHost(ctx context.Context, req *connect.Request[v1.DrainHostRequest]) (*connect.Response[v1.DrainHostResponse], error) {
+	return c.drainHost.CallUnary(ctx, req)
+}
+
+// UndrainHost calls fairlead.v1.AdminAPIService.UndrainHost.
+func (c *adminAPIServiceClient) UndrainHost(ctx context.Context, req *connect.Request[v1.UndrainHostRequest]) (*connect.Response[v1.UndrainHostResponse], error) {
+	return c.undrainHost.CallUnary(ctx, req)
+}
+
 // GetInfo calls fairlead.v1.AdminAPIService.GetInfo.
 func (c *adminAPIServiceClient) GetInfo(ctx context.Context, req *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error) {
 	return c.getInfo.CallUnary(ctx, req)
@@ -994,6 +1028,10 @@ type AdminAPIServiceHandler interface {
 	RetireHost(context.Context, *connect.Request[v1.RetireHostRequest]) (*connect.Response[v1.RetireHostResponse], error)
 	// ListProbers says who looks at instances, and who of them is silent or suspect.
 	ListProbers(context.Context, *connect.Request[v1.ListProbersRequest]) (*connect.Response[v1.ListProbersResponse], error)
+	// DrainHost has what a host runs served elsewhere and places nothing there,
+	// until UndrainHost.
+	DrainHost(context.Context, *connect.Request[v1.DrainHostRequest]) (*connect.Response[v1.DrainHostResponse], error)
+	UndrainHost(context.Context, *connect.Request[v1.UndrainHostRequest]) (*connect.Response[v1.UndrainHostResponse], error)
 	// GetInfo says who leads, the epoch, the store's guarantee, addresses, alarms.
 	GetInfo(context.Context, *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error)
 }
@@ -1041,6 +1079,18 @@ func NewAdminAPIServiceHandler(svc AdminAPIServiceHandler, opts ...connect.Handl
 		connect.WithSchema(adminAPIServiceMethods.ByName("ListProbers")),
 		connect.WithHandlerOptions(opts...),
 	)
+	adminAPIServiceDrainHostHandler := connect.NewUnaryHandler(
+		AdminAPIServiceDrainHostProcedure,
+		svc.DrainHost,
+		connect.WithSchema(adminAPIServiceMethods.ByName("DrainHost")),
+		connect.WithHandlerOptions(opts...),
+	)
+	adminAPIServiceUndrainHostHandler := connect.NewUnaryHandler(
+		AdminAPIServiceUndrainHostProcedure,
+		svc.UndrainHost,
+		connect.WithSchema(adminAPIServiceMethods.ByName("UndrainHost")),
+		connect.WithHandlerOptions(opts...),
+	)
 	adminAPIServiceGetInfoHandler := connect.NewUnaryHandler(
 		AdminAPIServiceGetInfoProcedure,
 		svc.GetInfo,
@@ -1061,6 +1111,10 @@ func NewAdminAPIServiceHandler(svc AdminAPIServiceHandler, opts ...connect.Handl
 			adminAPIServiceRetireHostHandler.ServeHTTP(w, r)
 		case AdminAPIServiceListProbersProcedure:
 			adminAPIServiceListProbersHandler.ServeHTTP(w, r)
+		case AdminAPIServiceDrainHostProcedure:
+			adminAPIServiceDrainHostHandler.ServeHTTP(w, r)
+		case AdminAPIServiceUndrainHostProcedure:
+			adminAPIServiceUndrainHostHandler.ServeHTTP(w, r)
 		case AdminAPIServiceGetInfoProcedure:
 			adminAPIServiceGetInfoHandler.ServeHTTP(w, r)
 		default:
@@ -1094,6 +1148,14 @@ func (UnimplementedAdminAPIServiceHandler) RetireHost(context.Context, *connect.
 
 func (UnimplementedAdminAPIServiceHandler) ListProbers(context.Context, *connect.Request[v1.ListProbersRequest]) (*connect.Response[v1.ListProbersResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.AdminAPIService.ListProbers is not implemented"))
+}
+
+func (UnimplementedAdminAPIServiceHandler) DrainHost(context.Context, *connect.Request[v1.DrainHostRequest]) (*connect.Response[v1.DrainHostResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.AdminAPIService.DrainHost is not implemented"))
+}
+
+func (UnimplementedAdminAPIServiceHandler) UndrainHost(context.Context, *connect.Request[v1.UndrainHostRequest]) (*connect.Response[v1.UndrainHostResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.AdminAPIService.UndrainHost is not implemented"))
 }
 
 func (UnimplementedAdminAPIServiceHandler) GetInfo(context.Context, *connect.Request[v1.GetInfoRequest]) (*connect.Response[v1.GetInfoResponse], error) {

@@ -1,0 +1,156 @@
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// liveOn are the service's instances that are live on a host.
+func (p *plant) liveOn(service, host string) (live []instance) {
+	for _, i := range p.status(service).Instances {
+		if i.Host == host && i.State == "live" && alive(i.Pid) {
+			live = append(live, i)
+		}
+	}
+	return live
+}
+
+// bothAttached waits until instances can be placed on both hosts.
+func (p *plant) bothAttached() {
+	p.t.Helper()
+	eventually(p.t, 10*time.Second, "both hosts are attached", func() bool { return strings.Count(p.must("hosts").stdout, " yes ") == 2 })
+}
+
+// leaves has a host end in order, and waits for its end.
+func (m *member) leaves(within time.Duration) {
+	m.plant.t.Helper()
+	m.signal(syscall.SIGTERM)
+	if err := m.process.wait(within); err != nil {
+		m.plant.t.Errorf("%s ended with %v", m.name, err)
+	}
+}
+
+func TestAHostThatEndsInOrderLosesNothingAndWhatItRanIsServedByOthersBeforeItsEnd(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, plantOptions{})
+	p.bothAttached()
+	p.deploy("hello", "--instances", "4")
+	p.must(append(p.deployArgs("solo", "--handover", "exclusive"), "-alone", p.data+"/alone")...)
+	p.agree("hello", "hello-00001", 10*time.Second)
+	p.agree("solo", "solo-00001", 10*time.Second)
+	hello, solo := p.call("hello", 6, "hello-00001"), p.call("solo", 2, "solo-00001")
+	hello.more(100)
+
+	leaves, stays := p.hosts[1], p.hosts[0]
+	if at := p.status("solo").Instances[0].Host; at == stays.name {
+		leaves, stays = stays, leaves
+	}
+	leaves.leaves(50 * time.Second)
+	if out := leaves.out.String(); !strings.Contains(out, "the host is empty") {
+		t.Errorf("%s ended before it was empty:\n%s", leaves.name, leaves.out.tail(40))
+	}
+	if here, there := p.liveOn("hello", stays.name), p.liveOn("solo", stays.name); len(here) != 4 || len(there) != 1 {
+		t.Errorf("when %s has ended %d and %d are live on the other: %+v", leaves.name, len(here), len(there), p.status("hello").Instances)
+	}
+	hello.more(200)
+	solo.more(50)
+	if out := p.must("hosts").stdout; !strings.Contains(out, " left ") {
+		t.Errorf("it is not said that it left:\n%s", out)
+	}
+	hello.end()
+	solo.end()
+	if out := p.must("events", "hello").stdout; !strings.Contains(out, "host "+leaves.name+": its process ends") {
+		t.Errorf("the history does not say why:\n%s", out)
+	}
+	p.couldBe("hello")
+	p.couldBe("solo")
+}
+
+func TestAHostThatEndsWhereNoOtherCanTakeWhatItRunsSaysSoAndDoesNotWait(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.must("deploy", "hello", "--", testapp)
+	pid := f.pidOf("hello")
+	f.host.signal(syscall.SIGTERM)
+	if err := f.host.wait(30 * time.Second); err != nil { // it would wait for 60 s
+		t.Errorf("it ended with %v", err)
+	}
+	if out := f.host.out.String(); !strings.Contains(out, "nothing else can take what runs here") || alive(pid) {
+		t.Errorf("process %d lives: %v; it says:\n%s", pid, alive(pid), f.host.out.tail(20))
+	}
+	f.host = f.startHost()
+	eventually(t, 20*time.Second, "what was assigned runs again", func() bool {
+		code, body, _, err := f.tryGet("hello", "/")
+		return err == nil && code == 200 && strings.HasPrefix(body, "hello-00001")
+	})
+	f.control.kill()
+	f.host.signal(syscall.SIGTERM)
+	if err := f.host.wait(30 * time.Second); err != nil {
+		t.Errorf("without control it ended with %v", err)
+	}
+	if out := f.host.out.String(); !strings.Contains(out, "control is not connected") {
+		t.Errorf("it does not say that there is no control:\n%s", f.host.out.tail(20))
+	}
+}
+
+func TestHostsAreDrainedUndrainedAndRetired(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, plantOptions{})
+	p.bothAttached()
+	p.deploy("hello", "--instances", "2")
+	p.agree("hello", "hello-00001", 10*time.Second)
+	c := p.call("hello", 4, "hello-00001")
+	c.more(50)
+	if r := p.run("hosts", "drain", "nobody"); r.code == 0 || !strings.Contains(r.all(), "h1, h2") {
+		t.Errorf("exit %d of draining a host that is not known:\n%s", r.code, r.all())
+	}
+	for range 2 { // it is done already the second time
+		if out := p.must("hosts", "drain", "h1").stdout; !strings.Contains(out, "it is drained") {
+			t.Errorf("it says %q", out)
+		}
+	}
+	eventually(t, 30*time.Second, "nothing runs there", func() bool {
+		return strings.Contains(p.must("hosts").stdout, "h1: it is drained: nothing runs there") && len(p.liveOn("hello", "h2")) == 2
+	})
+	p.control.kill()
+	p.hosts[0].kill()
+	p.hosts[0].again()
+	p.control.again()
+	p.bothAttached()
+	if out := p.must("hosts").stdout; !strings.Contains(out, "draining") {
+		t.Errorf("control and host forgot it when they were started anew:\n%s", out)
+	}
+	c.more(50)
+
+	// Nothing else can take them: they stay, and it is said.
+	out := p.must("hosts", "drain", "h2").stdout
+	if !strings.Contains(out, "stays (hello 2)") || !strings.Contains(out, "host h1: it is drained") {
+		t.Errorf("it says %q", out)
+	}
+	if out := p.must("explain", "hello").stdout; !strings.Contains(out, "nothing else can take") {
+		t.Errorf("explain does not say that they stay:\n%s", out)
+	}
+	c.more(50)
+	p.must("hosts", "undrain", "h2")
+	p.must("hosts", "undrain", "h2")
+
+	// One that is there is not retired; one that has ended in order is at once.
+	if r := p.run("hosts", "retire", "h1"); r.code == 0 || !strings.Contains(r.all(), "is connected") {
+		t.Errorf("exit %d of retiring a host that is connected:\n%s", r.code, r.all())
+	}
+	p.hosts[0].leaves(30 * time.Second)
+	p.must("hosts", "retire", "h1")
+	if out := p.must("hosts").stdout; strings.Contains(out, "h1") {
+		t.Errorf("it is still a member:\n%s", out)
+	}
+	c.more(50)
+	c.end()
+	p.hosts[0].again() // it is a member anew, and takes instances
+	eventually(t, 10*time.Second, "it is a member again", func() bool { return strings.Contains(p.must("hosts").stdout, "h1 ") })
+	p.deploy("other", "--instances", "2")
+	if len(p.liveOn("other", "h1")) != 1 {
+		t.Errorf("it gets nothing: %+v", p.status("other").Instances)
+	}
+}
