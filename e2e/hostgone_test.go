@@ -35,6 +35,9 @@ func TestWhatAHostThatIsGoneForGoodRanIsPlacedOnTheOtherWithItsCapacity(t *testi
 		}
 		p.back(instancesOf("hello"), noticed)
 	}
+	eventually(t, 10*time.Second, "what it ran is not shown as live any more", func() bool {
+		return len(on("h2")) == 0 && strings.Contains(p.must("status", "hello").stdout, " unheard ")
+	})
 	c.more(200) // by those of the other
 	eventually(t, 60*time.Second, "four instances are live on the host that is left", func() bool { return len(on("h1")) == 4 })
 	if out := p.must("explain", "hello").stdout; !strings.Contains(out, "host h2 said so") || !strings.Contains(out, "is not heard") {

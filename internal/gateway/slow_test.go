@@ -69,7 +69,8 @@ func TestABodyThatTricklesIsAnswered408AndItsCreditIsBack(t *testing.T) {
 }
 
 func TestABodyMayPauseOnceItIsAnswered(t *testing.T) {
-	r := newRig(t, briefly)
+	const timeout = 3 * time.Second // long enough for an answer on a busy machine
+	r := newRig(t, func(c *gateway.Config) { c.BodyTimeout = timeout })
 	r.one(1, func(c net.Conn) {
 		q, err := http.ReadRequest(bufio.NewReader(c))
 		if err != nil {
@@ -98,7 +99,7 @@ func TestABodyMayPauseOnceItIsAnswered(t *testing.T) {
 	select {
 	case got := <-rest:
 		t.Fatalf("its answer ended with %q", got)
-	case <-time.After(3 * bodyTimeout):
+	case <-time.After(timeout + time.Second):
 	}
 	say(t, c, "2\r\nbc\r\n0\r\n\r\n")
 	if got := <-rest; got != "abc<nil>" {

@@ -293,17 +293,18 @@ func TestWhatWaitsAtAGatewayIsKnownByItsBeatsAndWakesNobody(t *testing.T) {
 	f.welcome()
 	gatewaytest.Await(t, s, "it is known", func(m map[string]service.GatewayState) bool { return m["g"].Connected })
 	changed := s.Changed()
-	waits := func(n int32) {
-		f.say(&pb.FollowRequest{Message: &pb.FollowRequest_Beat{Beat: &pb.FollowBeat{Waiting: []*pb.WaitingRequests{{Service: "a", Requests: n}}}}})
-		for s.States()[0].Waiting["a"] != int(n) {
-			time.Sleep(time.Millisecond)
+	for _, n := range []int32{3, 5, 0} {
+		b := &pb.FollowBeat{}
+		if n > 0 {
+			b.Waiting = []*pb.WaitingRequests{{Service: "a", Requests: n}}
 		}
-	}
-	waits(3)
-	waits(5)
-	f.say(&pb.FollowRequest{Message: &pb.FollowRequest_Beat{Beat: &pb.FollowBeat{}}})
-	for len(s.States()[0].Waiting) > 0 {
-		time.Sleep(time.Millisecond)
+		f.say(&pb.FollowRequest{Message: &pb.FollowRequest_Beat{Beat: b}})
+		known := func() bool { return s.States()[0].Waiting["a"] == int(n) } // which nothing signals
+		for end := time.Now().Add(20 * time.Second); !known(); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("known are %v, not %d", s.States()[0].Waiting, n)
+			}
+		}
 	}
 	select {
 	case <-changed:
