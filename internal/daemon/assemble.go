@@ -22,6 +22,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/surface/attach"
 	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
 	"github.com/fairlead-platform/fairlead/internal/surface/stream"
+	"github.com/fairlead-platform/fairlead/internal/surface/views"
 	"github.com/fairlead-platform/fairlead/internal/surface/witness"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -41,8 +42,11 @@ func (c *controlRole) assemble() {
 		},
 		Goodbye: func(ctx context.Context, name string) error { return c.leader.GatewayGoodbye(ctx, name) },
 	})
+	c.views = views.New(views.Config{
+		Peer: peerRole, Log: c.p.log.With("part", "views"), Leader: func() string { return c.leader.Leader().Address },
+	})
 	c.discovery = discovery.New(discovery.Config{
-		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Logger: c.p.log.With("part", "discovery"), Metrics: c.p.ops.Registry(),
+		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Views: c.views, Logger: c.p.log.With("part", "discovery"), Metrics: c.p.ops.Registry(),
 	})
 	c.witness = witness.New(witness.Config{PeerName: peerName, Reporter: c.reporter, Probing: c.probing()})
 	c.leader = control.New(wired(control.Config{
@@ -115,6 +119,12 @@ func peerName(ctx context.Context) (string, error) {
 		return "", errors.New("the peer showed no identity")
 	}
 	return p.ID.Name, nil
+}
+
+// peerRole is the role and the name in that identity.
+func peerRole(ctx context.Context) (role, name string, err error) {
+	name, err = peerName(ctx)
+	return string(identity.PeerFromContext(ctx).ID.Role), name, err
 }
 
 // artifact opens an artifact by digest, for hosts.

@@ -17,6 +17,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/surface/attach"
 	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
 	"github.com/fairlead-platform/fairlead/internal/surface/stream"
+	"github.com/fairlead-platform/fairlead/internal/surface/views"
 	"github.com/fairlead-platform/fairlead/internal/surface/witness"
 )
 
@@ -34,6 +35,7 @@ type controlRole struct {
 	gateways  *stream.Server
 	leader    *control.Control
 	discovery *discovery.Plane
+	views     *views.Server
 	witness   *witness.Server
 	api       *httpapi.API
 	artifacts artifactMetrics

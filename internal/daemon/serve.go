@@ -43,6 +43,7 @@ func (c *controlRole) serve(ctx context.Context, api string) error {
 		grpc.ChainStreamInterceptor(identity.StreamInterceptor(identity.SocketControl)))...)
 	c.hosts.Register(c.grpc)
 	c.gateways.Register(c.grpc)
+	c.views.Register(c.grpc)
 	c.witness.Register(c.grpc)
 	registerIdentity(c.grpc, c.api)
 	handler := c.way.through(c.api.Handler())

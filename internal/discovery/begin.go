@@ -68,7 +68,8 @@ func (p *Plane) begin(ctx context.Context, l Lead) *term {
 		had, ok := t.load(ctx)
 		if ok && t.rebuild(ctx, had) {
 			t.routes()
-			t.publish()
+			p.cfg.Views.Begin(t.eval.Epoch)
+			t.publish(true)
 			return t
 		}
 		pause(ctx, retryAfter)

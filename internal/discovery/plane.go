@@ -3,7 +3,7 @@
 // into verdicts, records each change of one, and makes the views. Read [Plane]
 // first, then second.go.
 //
-// It observes only: neither deployments nor gateways act on its verdicts yet.
+// Gateways pick by its views; deployments do not act on its verdicts yet.
 // It has no sockets: what comes in is handed to it, and what it computes is
 // asked of it.
 package discovery
@@ -51,11 +51,35 @@ type Lead interface {
 	ReadyPath(service, revision string) string
 }
 
+// Publisher takes what is published, in order. Its methods do not wait for who
+// follows.
+type Publisher interface {
+	// Begin says that views come under an epoch from now on.
+	Begin(view.Epoch)
+	// Publish hands over a service's view, which does not change afterwards.
+	// Urgent ones take traffic from trouble.
+	Publish(v *view.Service, urgent bool)
+	// Forget says that a service is no more.
+	Forget(service string)
+	// End says that no views come any more.
+	End()
+}
+
+// nobody follows.
+type nobody struct{}
+
+func (nobody) Begin(view.Epoch)            {}
+func (nobody) Publish(*view.Service, bool) {}
+func (nobody) Forget(string)               {}
+func (nobody) End()                        {}
+
 // Config of a Plane. Store, Bucket and Hosts are required.
 type Config struct {
 	Store  store.Store
 	Bucket bucket.Bucket
 	Hosts  Hosts
+	// Views takes what is published; nil means that nobody follows.
+	Views Publisher
 	// Now numbers the first tick of an installation, and dates what people
 	// read; nil means time.Now. Nothing else is decided by it.
 	Now func() time.Time
@@ -83,6 +107,9 @@ func New(cfg Config) *Plane {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Views == nil {
+		cfg.Views = nobody{}
+	}
 	p := &Plane{cfg: cfg, log: cfg.Logger}
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(newProberCollector(p), newCollector(p), newRuntimeCollector(p))
@@ -108,14 +135,32 @@ func (p *Plane) Run(ctx context.Context, l Lead) {
 	beside.Go(func() { t.assigning(ctx) })
 	defer t.endProbers()
 	beside.Go(func() { t.outbox(ctx) })
+	defer p.cfg.Views.End()
+	t.run(ctx)
+}
+
+// window is how long what happens between two seconds is gathered.
+const window = 50 * time.Millisecond
+
+func (t *term) run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	changed := t.p.cfg.Hosts.Changed()
+	var gathered <-chan time.Time // nil: nothing happened
 	for {
-		select { // the end of the term, or of a second
+		select { // the end of the term, or of a second, or something between two
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 			t.second(ctx)
+		case <-changed:
+			changed = t.p.cfg.Hosts.Changed()
+			if gathered == nil {
+				gathered = time.After(window)
+			}
+		case <-gathered:
+			gathered = nil
+			t.between(ctx)
 		}
 	}
 }

@@ -38,6 +38,7 @@ type rig struct {
 	logger       *slog.Logger         // of the planes; nil discards
 	gathered     *prometheus.Registry // of the plane that began last
 	replacements int
+	views        Publisher // of the next plane; nil is nobody
 }
 
 func inRegion(t *testing.T, f func(r *rig)) {
@@ -71,7 +72,7 @@ func (r *rig) begin() *leading {
 	ctx, end := context.WithCancel(r.t.Context())
 	r.gathered = prometheus.NewRegistry()
 	l := &leading{
-		Plane: New(Config{Store: r.store, Bucket: r.bucket, Hosts: r.source(), Logger: r.logger, Metrics: r.gathered}),
+		Plane: New(Config{Store: r.store, Bucket: r.bucket, Hosts: r.source(), Logger: r.logger, Metrics: r.gathered, Views: r.views}),
 		lead:  &lead{store: r.store, number: r.epoch, version: res.Sequence}, end: end, done: make(chan struct{}),
 	}
 	go func() {

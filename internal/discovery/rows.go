@@ -94,6 +94,31 @@ func (t *term) knowAll(name string) {
 	}
 }
 
+// takeEnded takes in which instances ended since the last second, by their hosts'
+// word.
+func (t *term) takeEnded() (out []Record) {
+	at := t.p.cfg.Now().UTC()
+	for _, h := range t.p.cfg.Hosts.States() {
+		for _, i := range h.Instances {
+			row, known := t.reg.Get(i.ID)
+			if i.State != service.InstanceExited || !known || row.Gone {
+				continue
+			}
+			row.Gone, row.Listening = true, false
+			x, judged := t.eval.End(row)
+			if !judged {
+				continue
+			}
+			row, _ = t.reg.Put(row)
+			t.records.stage(row)
+			r := recordOf(x, row, at)
+			t.log.Info("verdict", "service", x.Service, "instance", x.Instance, "from", x.From, "to", x.To, "rule", x.Rule, "why", r.Why)
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
 // self is what a workload says of itself, through its host: that it listens
 // and its ready path answers, or that it drains.
 func (t *term) self(i service.Instance) {

@@ -42,7 +42,7 @@ func (t *term) second(ctx context.Context) {
 	}
 	// 4. On disk before it is published, unless the store takes too long.
 	t.records.put(ctx, transitions)
-	t.publish()
+	t.publish(true)
 	if tick.Number%collectEvery == 0 {
 		t.collect(ctx)
 		t.reserveMore(ctx)
@@ -51,8 +51,12 @@ func (t *term) second(ctx context.Context) {
 
 // routes tells the evaluator what is published.
 func (t *term) routes() {
-	e := t.lead.Epoch()
-	t.eval.Version.Epoch, t.eval.Epoch = e.Number, e
+	if e := t.lead.Epoch(); e != t.eval.Epoch {
+		t.p.cfg.Views.Begin(e)
+		for _, v := range t.eval.Lead(e) {
+			t.p.cfg.Views.Publish(v, false)
+		}
+	}
 	all, at := t.lead.Routes()
 	if at == t.routesAt {
 		return
@@ -68,6 +72,7 @@ func (t *term) routes() {
 	for name := range t.known {
 		if !routed[name] && len(t.reg.Of(name)) == 0 {
 			t.eval.Forget(name)
+			t.p.cfg.Views.Forget(name)
 			delete(t.known, name)
 			delete(t.lost, name)
 		}
@@ -93,14 +98,33 @@ func (t *term) fold(tick evidence.Tick) (out []Record) {
 	return out
 }
 
-// publish makes the views of what changed. Nobody follows them yet.
-func (t *term) publish() {
+// between is what is not left to the next second: instances that ended by the
+// word of who ran them. Their authority knows; no evidence says more.
+func (t *term) between(ctx context.Context) {
+	t.mu.Lock()
+	ended := t.takeEnded()
+	t.mu.Unlock()
+	if len(ended) > 0 {
+		t.records.put(ctx, ended)
+		t.publish(false)
+	}
+}
+
+// publish hands over the views of what changed: all of it, or only what takes
+// traffic from trouble.
+func (t *term) publish(all bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, name := range t.eval.Touched() {
-		p := t.eval.Publish(name, true)
+		p := t.eval.Publish(name, all)
+		if p.Changed {
+			t.p.cfg.Views.Publish(p.View, p.Urgent)
+		}
+		if p.Rest {
+			t.eval.Touch(name)
+		}
 		for _, m := range p.Tripped {
-			t.log.Error("alarm: too few instances are in rotation by their verdicts; the guard would serve by all", "service", name, "zone", m.Zone, "in", m.In, "of", m.Counted)
+			t.log.Error("alarm: too few instances are in rotation by their verdicts; the guard has all of them served", "service", name, "zone", m.Zone, "in", m.In, "of", m.Counted)
 		}
 		if p.Lost && !t.lost[name] {
 			t.log.Error("alarm: no instance is in rotation by its verdict", "service", name)

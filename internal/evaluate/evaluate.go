@@ -135,6 +135,26 @@ func (e *Evaluator) Enter(row registry.Instance, recorded *eligibility.State) {
 	e.touched[row.Service] = true
 }
 
+// End judges an instance whose authority saw its process end, between two
+// ticks: that is a fact and no evidence, so nothing of a tick is anticipated.
+// False: its verdict changed with the last tick, and the next will judge it.
+func (e *Evaluator) End(row registry.Instance) (t Transition, judged bool) {
+	x := e.instances[row.Handle]
+	if x == nil || !row.Gone || x.state.Since >= e.now {
+		return Transition{}, false
+	}
+	e.Enter(row, nil)
+	s := e.services[x.row.Service]
+	ch, _, due := x.state.Judge(s.terms, x.facts(), e.now)
+	e.schedule(row.Handle, x, due)
+	return Transition{
+		Service: s.name, Instance: x.row.ID, Handle: row.Handle, Tick: e.now, Change: ch, State: x.state, terms: s.terms,
+	}, true
+}
+
+// Touch has a service among those whose views may have changed.
+func (e *Evaluator) Touch(name string) { e.touched[name] = true }
+
 // Leave drops an instance: its process ended, and nobody asks about it.
 func (e *Evaluator) Leave(handle uint32) {
 	x := e.instances[handle]

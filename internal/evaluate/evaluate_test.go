@@ -154,6 +154,10 @@ func TestAServiceThatIsMadeAgainIsNumberedOn(t *testing.T) {
 	last := p.published(t).Version
 	p.Forget("s")
 	p.SetRoute(view.Route{Service: "s", Splits: []view.Split{{Revision: "r", Percent: 100, Group: "r", Allowed: []string{"r"}}}})
+	if nothing := p.Publish("s", true); nothing.View != nil {
+		t.Errorf("nothing is known of it, and this is published: %+v", nothing.View)
+	}
+	p.enter(registry.Instance{ID: "b-000", Service: "s", Revision: "r", Zone: "a", Address: "127.0.0.1:9", Source: registry.Host, EverReady: true})
 	if again := p.Publish("s", true); !again.Changed || again.View.Version.Against(last) != view.Newer {
 		t.Errorf("it was %s before it was made again, and is %s", last, again.View.Version)
 	}

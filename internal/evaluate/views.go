@@ -2,6 +2,7 @@ package evaluate
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
@@ -14,6 +15,8 @@ type Published struct {
 	View *view.Service
 	// Changed says that it is a new version.
 	Changed bool
+	// Urgent says that the new version takes traffic from trouble.
+	Urgent bool
 	// Rest says that a part of the change was left for later: call again with
 	// all within a second.
 	Rest bool
@@ -30,25 +33,55 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	out := Published{Assembly: s.assembler.Assemble(s.route, s.gather())}
 	target := &out.Assembly.View
 	target.Seal(s.published)
-	if s.published != nil && !all {
-		urgent, is := view.Urgent(s.published, target, s.planned)
-		urgent.Seal(s.published)
-		out.Rest = urgent.Sum != target.Sum
-		if !is {
+	switch {
+	case s.published != nil && s.published.Sum == target.Sum:
+		out.View = s.published
+		return out
+	case s.published == nil && len(target.Endpoints) == 0 && !target.Deleted && !target.Empty:
+		return out // nothing is known yet, which is no view
+	}
+	if s.published != nil {
+		var urgent *view.Service
+		if urgent, out.Urgent = view.Urgent(s.published, target, s.planned); !all {
+			urgent.Seal(s.published)
+			out.Rest = urgent.Sum != target.Sum
+			target = urgent
+		}
+		if !all && !out.Urgent {
 			out.View = s.published
 			return out
 		}
-		target = urgent
 	}
-	if s.published != nil && s.published.Sum == target.Sum {
-		out.View = s.published
-		return out
-	}
-	target.Version, target.Epoch = e.Version, e.Epoch
-	e.counter++
-	target.Version.Counter = e.counter
-	s.published, out.View, out.Changed = target, target, true
+	e.issue(s, target)
+	out.View, out.Changed = target, true
 	return out
+}
+
+// issue gives a view the next number.
+func (e *Evaluator) issue(s *service, v *view.Service) {
+	v.Version, v.Epoch = e.Version, e.Epoch
+	e.counter++
+	v.Version.Counter = e.counter
+	s.published = v
+}
+
+// Lead numbers views under another epoch from now on. It returns what was
+// published before, numbered anew, by service.
+func (e *Evaluator) Lead(epoch view.Epoch) (again []*view.Service) {
+	if epoch == e.Epoch {
+		return nil
+	}
+	e.Epoch, e.Version.Epoch = epoch, epoch.Number
+	for _, name := range slices.Sorted(maps.Keys(e.services)) {
+		s := e.services[name]
+		if s.published == nil {
+			continue
+		}
+		v := *s.published
+		e.issue(s, &v)
+		again = append(again, &v)
+	}
+	return again
 }
 
 // planned reports whether an instance leaves by plan. The members are those of

@@ -48,7 +48,7 @@ func Rules() []Rule {
 		{Nobody, SocketControl, []string{procJoin}},
 		{Expired, SocketControl, []string{procRenew}},
 		{Who(Host), SocketControl, []string{"fairlead.v1.HostControlService/*", procRenew}},
-		{Who(Gateway), SocketControl, []string{"fairlead.v1.ViewService/*", "fairlead.v1.EvidenceService/ReportOutcomes", procRenew}},
+		{Who(Gateway), SocketControl, []string{"fairlead.v1.ViewService/*", "fairlead.v1.SubscriptionService/*", "fairlead.v1.EvidenceService/ReportOutcomes", procRenew}},
 		{Who(Relay), SocketControl, []string{procRenew}},
 		{Who(Prober), SocketControl, []string{"fairlead.v1.ProbeService/*", procRenew}},
 		{Who(Agent), SocketControl, []string{procRenew}},

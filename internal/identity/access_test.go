@@ -49,7 +49,7 @@ var allowed = map[Socket]map[Who]string{
 		Who(Relay):    "IdentityService/Renew",
 		Who(Prober):   "ProbeService IdentityService/Renew",
 		Who(Agent):    "IdentityService/Renew",
-		Who(Gateway):  "ViewService EvidenceService/ReportOutcomes IdentityService/Renew",
+		Who(Gateway):  "ViewService SubscriptionService EvidenceService/ReportOutcomes IdentityService/Renew",
 		Who(Host):     "HostControlService IdentityService/Renew",
 		Who(Operator): "ServiceAPIService AdminAPIService DiscoveryAPIService IdentityService/Renew",
 	},
