@@ -59,6 +59,19 @@ func TestAHostThatEndsInOrderLosesNothingAndWhatItRanIsServedByOthersBeforeItsEn
 	if out := p.must("hosts").stdout; !strings.Contains(out, " left ") {
 		t.Errorf("it is not said that it left:\n%s", out)
 	}
+	leaves.again()
+	p.bothAttached()
+	note := "hello: 4 of 4 instances on host " + stays.name + "; " + leaves.name + " has room; `fairlead restart hello` spreads them"
+	for _, args := range [][]string{{"hosts"}, {"status", "hello"}, {"explain", "hello"}} {
+		if out := p.must(args...).stdout; !strings.Contains(out, note) {
+			t.Errorf("%v does not say that they gathered on one host:\n%s", args, out)
+		}
+	}
+	p.must("restart", "hello")
+	if here, there := p.liveOn("hello", stays.name), p.liveOn("hello", leaves.name); len(here) != 2 || len(there) != 2 {
+		t.Errorf("after the restart %d and %d are live", len(here), len(there))
+	}
+	hello.more(100)
 	hello.end()
 	solo.end()
 	if out := p.must("events", "hello").stdout; !strings.Contains(out, "host "+leaves.name+": its process ends") {

@@ -56,6 +56,9 @@ func (p *printer) status(s *fairleadv1.GetStatusResponse) {
 	if s.GetNeedsOperator() != "" {
 		p.line("%s %s", p.paint(red, "needs operator"), s.GetNeedsOperator())
 	}
+	for _, n := range s.GetNotes() {
+		p.line("note           %s", n)
+	}
 	for _, a := range s.GetAlarms() {
 		p.line("%s          %s", p.paint(red, "alarm"), a)
 	}

@@ -343,3 +343,38 @@ func TestWhatWasPlacedAnewOnAHostThatIsLostTooIsPlacedOnceMore(t *testing.T) {
 		r.within(3*time.Minute, "all are on the one that is left", func() bool { return r.liveOn("b", "hello-00001") == 2 && len(r.revision("hello-00001").Slots) == 2 })
 	})
 }
+
+func TestARestartPlacesWhatHasGatheredAnewAndCapacityComesFirst(t *testing.T) {
+	inRegion(t, 2, func(r *rig) {
+		r.hosts.Behave(func(string, service.Assignment) hosttest.Behaviour {
+			return hosttest.Behaviour{ReadyAfter: time.Second, DrainFor: 2 * time.Second}
+		})
+		r.start(options{})
+		r.hosts.Disconnect("b")
+		r.write("hello", func(d *service.Desired) { d.Instances = 4 })
+		r.serves(20*time.Second, "hello", "hello-00001")
+		before := r.processesOf("hello")
+		r.hosts.Connect("b")
+		time.Sleep(2 * time.Minute)
+		if now := r.processesOf("hello"); !slices.Equal(now, before) {
+			t.Errorf("something was moved by nobody's wish: %q became %q", before, now)
+		}
+		least := r.fewest("hello-00001")
+		r.write("hello", func(d *service.Desired) { d.Round++ })
+		r.within(2*time.Minute, "the restart is done", func() bool { return r.catalog("hello").ObservedGeneration == 2 })
+		if a, b := r.liveOn("a", "hello-00001"), r.liveOn("b", "hello-00001"); a != 2 || b != 2 {
+			t.Errorf("%d and %d are live", a, b)
+		}
+		if n := least(); n < 4 {
+			t.Errorf("%d were live meanwhile", n)
+		}
+		for _, i := range r.live("hello-00001") {
+			if slices.Contains(before, i.ID) {
+				t.Errorf("%s was not replaced", i.ID)
+			}
+		}
+		if rev := r.revision("hello-00001"); len(rev.Slots) != 4 || len(rev.Leaving) != 0 || rev.Round != 1 {
+			t.Errorf("it ends as %+v", rev)
+		}
+	})
+}

@@ -160,7 +160,8 @@ func (j *job) stopSurplus(ctx context.Context, r *saga.Run) error {
 }
 
 // restart replaces every process of the serving revisions, slot by slot: the
-// host has the new one live before it withdraws the old.
+// new one is live before the old is withdrawn. A slot that the spreading rule
+// would place on another host is placed there.
 func (j *job) restart() saga.Definition {
 	return saga.Definition{
 		Kind: service.WorkRestart, Version: 1,
@@ -180,6 +181,10 @@ func (j *job) replace(ctx context.Context, r *saga.Run) error {
 	s := j.snapshot()
 	round, n := s.Desired.Value.Round, 0
 	for _, rev := range s.Serving() {
+		if err := j.spreadOut(ctx, r, rev.Value.Name, round); err != nil {
+			return fmt.Errorf("%s was not spread over the hosts: %w", rev.Value.Name, err)
+		}
+		rev = j.snapshot().Revision(rev.Value.Name)
 		rev.Value.Round = round
 		for _, slot := range rev.Value.Slots {
 			if err := j.replaceSlot(ctx, r, rev.Value, slot); err != nil {
@@ -190,6 +195,60 @@ func (j *job) replace(ctx context.Context, r *saga.Run) error {
 	}
 	r.Text("%s replaced, round %d", plural(n, "instance"), round)
 	return nil
+}
+
+// spreadOut has slots that gathered on a host move to where the spreading rule
+// places them, one after the other, each new one ready before the old is withdrawn.
+func (j *job) spreadOut(ctx context.Context, r *saga.Run, name string, round int32) error {
+	for range j.snapshot().Revision(name).Value.Slots {
+		rev, w := j.snapshot().Revision(name), j.world()
+		moves := rev.Value.Gathered(w)
+		if len(moves) == 0 {
+			return nil
+		}
+		if err := j.moveSlot(ctx, r, rev, moves[0], round); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (j *job) moveSlot(ctx context.Context, r *saga.Run, rev service.Doc[service.Revision], old service.Slot, round int32) error {
+	is := func(s service.Slot) bool { return s.ID == old.ID }
+	less := rev.Value
+	less.Slots = slices.DeleteFunc(slices.Clone(less.Slots), is)
+	placed, err := less.Grow(len(rev.Value.Slots), j.world())
+	if err != nil {
+		return err
+	}
+	taken := placed.Slots[len(placed.Slots)-1]
+	placed.Slots = append(placed.Slots, old)
+	r.Stage(putRevision(service.Doc[service.Revision]{Value: placed, Version: rev.Version}))
+	if err := r.Checkpoint(ctx); err != nil {
+		return err
+	}
+	placed.Round = round
+	if err := j.assign(ctx, r, placed, []service.Slot{taken}); err != nil {
+		return err
+	}
+	if err := j.awaitReady(ctx, r, []service.Slot{taken}, newWatch(j.c.cfg.Dwell, placed, round), placed.Template.ReadyDeadline()); err != nil {
+		return err
+	}
+	rev = j.snapshot().Revision(placed.Name)
+	rev.Value.Slots = slices.DeleteFunc(slices.Clone(rev.Value.Slots), is)
+	rev.Value.Leaving = append(slices.Clone(rev.Value.Leaving), old)
+	r.Stage(putRevision(rev))
+	if err := r.Checkpoint(ctx); err != nil {
+		return err
+	}
+	rev = j.snapshot().Revision(placed.Name)
+	left, err := j.stopLeaving(ctx, rev.Value, "it moves to host "+taken.Host)
+	if err != nil {
+		return err
+	}
+	rev.Value = left
+	r.Stage(putRevision(rev))
+	return r.Checkpoint(ctx)
 }
 
 func (j *job) replaceSlot(ctx context.Context, r *saga.Run, rev service.Revision, slot service.Slot) error {

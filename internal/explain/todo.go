@@ -36,6 +36,11 @@ func (e *explainer) perhaps() []string {
 	for _, g := range e.orphans() {
 		out = append(out, fmt.Sprintf("gateway %s serves %s by a route that this store does not have: deploy it to take it up, or end it: fairlead delete %s", g, name, name))
 	}
+	for _, rev := range e.s.Serving() {
+		if text := rev.Value.GatheredText(e.w); text != "" && e.Leading {
+			out = append(out, text)
+		}
+	}
 	r, busy := e.current()
 	switch {
 	case e.s.Desired.Value.Paused:

@@ -105,7 +105,31 @@ func (a *API) ListHosts(ctx context.Context, _ *connect.Request[fairleadv1.ListH
 	for _, h := range known {
 		out.Hosts = append(out.Hosts, hostTo(h, w))
 	}
+	catalogs, _, err := list[service.Catalog](ctx, a.Store, service.KindCatalog, nil)
+	if err != nil {
+		return nil, err
+	}
+	revisions, _, err := list[service.Revision](ctx, a.Store, service.KindRevision, nil)
+	if err != nil {
+		return nil, err
+	}
+	of := make(map[string]service.Catalog, len(catalogs)) // :: service name → catalog
+	for _, c := range catalogs {
+		of[c.Service] = c
+	}
+	out.Notes = gathered(revisions, of, w)
 	return connect.NewResponse(out), nil
+}
+
+// gathered says which serving revisions are not spread as they could be.
+func gathered(revisions []service.Revision, catalogs map[string]service.Catalog, w *service.World) []string {
+	var out []string
+	for _, r := range revisions {
+		if text := r.GatheredText(w); text != "" && catalogs[r.Service].Referenced(r.Name) {
+			out = append(out, text)
+		}
+	}
+	return out
 }
 
 func hostTo(h service.Host, w *service.World) *fairleadv1.HostStatus {

@@ -58,6 +58,7 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 		return nil, err
 	}
 	out.Revisions = revisionsTo(revisions)
+	out.Notes = gathered(revisions, map[string]service.Catalog{name: catalog}, w)
 	out.Instances = a.instances(name, revisions, w)
 	for _, m := range service.MissingCredits(w.Of[name], revisions, w) {
 		out.Missing = append(out.Missing, &fairleadv1.MissingCredits{Gateway: m.Gateway, Credits: int32(m.Credits), Of: int32(m.Of), Heard: m.Heard})
