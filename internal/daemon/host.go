@@ -46,7 +46,7 @@ func openHost(p *process, cfg hostConfig) (*hostRole, error) {
 	h.host, err = host.New(host.Config{
 		Name: cfg.name, Zone: cfg.zone, Dir: folder, Control: cfg.controls, DialControl: append(toControl(h.keys, cfg.controls), control.option()),
 		DialGateway: func(string) []grpc.DialOption { return dialOptions(h.keys, identity.Gateway) },
-		Library:     "fairlead host " + p.Version, Advertise: cfg.advertise, KeepInstances: cfg.keep, Leave: cfg.leave, Logger: p.log,
+		Library:     "fairlead host " + p.Version, Metrics: p.ops.Registry(), Advertise: cfg.advertise, KeepInstances: cfg.keep, Leave: cfg.leave, Logger: p.log,
 	})
 	if err != nil {
 		return nil, err

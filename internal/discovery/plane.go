@@ -182,6 +182,9 @@ type Standing struct {
 	evaluate.Standing
 	// At is when its verdict or rule changed last; zero where it never did.
 	At time.Time
+	// Said is what it says of its dependencies, one line each, with what that
+	// counts for.
+	Said []string
 	// Served is its weight in the view, in thousandths; 0 where it is not in it.
 	Served int
 }
@@ -195,13 +198,14 @@ func (p *Plane) Standings(name string) ([]Standing, bool) {
 	}
 	t.mu.Lock()
 	all, published := t.eval.Standings(name), t.eval.View(name)
+	said := t.said(name)
 	for i := range all {
 		all[i].Account.Classes = t.tellProbes(all[i].ID, name, all[i].Account.Classes)
 	}
 	t.mu.Unlock()
 	out := make([]Standing, len(all))
 	for i, s := range all {
-		out[i] = Standing{Standing: s, At: t.records.at(name, s.ID)}
+		out[i] = Standing{Standing: s, At: t.records.at(name, s.ID), Said: said[s.ID]}
 		if published == nil {
 			continue
 		}

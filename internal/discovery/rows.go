@@ -3,7 +3,6 @@ package discovery
 import (
 	"time"
 
-	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/registry"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
@@ -41,7 +40,7 @@ func (t *term) hosts() {
 		for _, i := range h.Instances {
 			listed[i.ID] = true
 			if h.Connected && h.Reported && h.Silent <= fresh {
-				t.self(i)
+				t.self(h.Name, i)
 			}
 		}
 	}
@@ -52,8 +51,12 @@ func (t *term) hosts() {
 func (t *term) sync(h service.HostState) {
 	l := registry.Listing{Source: registry.Host, Host: h.Name}
 	for _, i := range h.Instances {
-		if _, known := t.reg.Get(i.ID); !known && i.State == service.InstanceExited {
+		x, known := t.reg.Get(i.ID)
+		if !known && i.State == service.InstanceExited {
 			continue // it ended before it was ever seen
+		}
+		if known && x.Host != h.Name {
+			continue // it is another's: nobody reports on others
 		}
 		l.Rows = append(l.Rows, t.row(h, i))
 	}
@@ -101,7 +104,7 @@ func (t *term) takeEnded() (out []Record) {
 	for _, h := range t.p.cfg.Hosts.States() {
 		for _, i := range h.Instances {
 			row, known := t.reg.Get(i.ID)
-			if i.State != service.InstanceExited || !known || row.Gone {
+			if i.State != service.InstanceExited || !known || row.Gone || row.Host != h.Name {
 				continue
 			}
 			row.Gone, row.Listening = true, false
@@ -117,19 +120,6 @@ func (t *term) takeEnded() (out []Record) {
 		}
 	}
 	return out
-}
-
-// self is what a workload says of itself, through its host: that it listens
-// and its ready path answers, or that it drains.
-func (t *term) self(i service.Instance) {
-	x, known := t.reg.Get(i.ID)
-	if !known || x.Gone || i.State == service.InstanceExited {
-		return
-	}
-	t.ingest.Self(x.Handle, x.Handle, eligibility.Self{
-		Ready:    i.State != service.InstanceStarting,
-		Draining: i.State == service.InstanceDraining,
-	})
 }
 
 // forgetEnded drops instances that are gone once no host speaks of them, and
@@ -157,6 +147,7 @@ func (t *term) forgetEnded(listed map[string]bool, now int64) {
 				t.unfollow(x.ID)
 				delete(t.ended, x.ID)
 				delete(t.handles, x.ID)
+				delete(t.words, x.ID)
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
 	"github.com/fairlead-platform/fairlead/internal/fault"
@@ -56,6 +57,8 @@ type Config struct {
 	// Leave is how long at most Run waits at its end until what runs is served
 	// by other hosts; zero means that it does not wait.
 	Leave time.Duration
+	// Metrics registry; nil registers nowhere.
+	Metrics *prometheus.Registry
 	// Timing of its rules; zero fields mean the defaults.
 	Timing Timing
 	// Logger; nil means none.

@@ -21,6 +21,7 @@ type Host struct {
 	folder    *folder
 	ports     *ports
 	artifacts *artifacts
+	words     *words
 	boot      string
 	session   string // of this process, told to control and gateways
 	leader    atomic.Pointer[grpc.ClientConn]
@@ -77,6 +78,7 @@ func New(cfg Config) (*Host, error) {
 		return nil, err
 	}
 	if err := h.load(); err != nil {
+		h.words.close()
 		h.folder.close()
 		return nil, err
 	}
@@ -92,6 +94,9 @@ func (h *Host) load() error {
 	}
 	setDefault(&h.cfg.UserDir, "/var/tmp/fairlead-"+h.folder.marker)
 	h.artifacts = &artifacts{dir: h.folder.path(dirArtifacts), fetch: h.fetchArtifact}
+	if h.words, err = openWords(h); err != nil {
+		return err
+	}
 	if h.fence, err = loadFence(h.folder, h.log); err != nil {
 		return err
 	}
@@ -115,6 +120,7 @@ func (h *Host) load() error {
 // it running when so configured. Assignments stay on disk.
 func (h *Host) Run(ctx context.Context) error {
 	defer h.folder.close()
+	defer h.words.close()
 	defer h.life.Wait()
 	defer h.cancel()
 	// Adoption needs the known gateways: each may hold credits of what lives on.
@@ -135,6 +141,7 @@ func (h *Host) Run(ctx context.Context) error {
 		defer close(h.departure.detached)
 		h.attach()
 	})
+	h.life.Go(h.words.serve)
 	h.life.Go(h.houseKeep)
 	<-ctx.Done()
 	if !h.cfg.KeepInstances {

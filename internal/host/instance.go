@@ -40,6 +40,7 @@ type instance struct {
 	linesBefore []string
 	detail      string
 	lastLines   []string
+	word        service.Word   // what it says about itself
 	liveSince   time.Time      // zero means not live
 	lived       time.Duration  // how long it was live the last time
 	heard       time.Time      // when it was last seen to listen at its address

@@ -45,6 +45,9 @@ func (h *Host) environment(r record, home, tmp string) map[string]string {
 		envInstance: r.ID,
 		envHost:     h.folder.marker,
 	})
+	if url := h.words.url(); url != "" {
+		env[envSelfURL], env[envSelfKey] = url, h.words.token(r.ID)
+	}
 	return env
 }
 

@@ -8,6 +8,7 @@ import (
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/wire"
 )
 
 // outgoing is what the leader has not been told yet: instances that changed
@@ -90,6 +91,7 @@ func reportOf(in *instance) *pb.InstanceReport {
 		Pid: int32(in.rec.Pid), Restarts: int32(in.rec.Restarts), Round: a.Round,
 		Detail: in.detail, ExitStatus: in.status, Adopted: in.adopted,
 	}
+	r.Word = wire.WordProto(in.word)
 	if in.before != "" {
 		r.Before = service.EndText(in.before, in.linesBefore)
 	}

@@ -19,6 +19,8 @@ const (
 	envSlot     = "FAIRLEAD_SLOT"
 	envRound    = "FAIRLEAD_ROUND"
 	envPort     = "PORT"
+	envSelfURL  = "FAIRLEAD_SELF_URL"   // where the instance speaks for itself
+	envSelfKey  = "FAIRLEAD_SELF_TOKEN" // by which it is known there
 )
 
 // handle holds one process by pidfd, so that its number cannot come to mean

@@ -46,6 +46,8 @@ type Instance struct {
 	// Before says how the process before it in its slot ended by itself, and
 	// its last line; empty when there was none.
 	Before string `json:"before,omitempty"`
+	// Word is what it says about itself.
+	Word Word `json:"word,omitzero"`
 	// Away are its credits that gateways have which its host does not hear,
 	// :: gateway name → credits.
 	Away map[string]int `json:"away,omitempty"`

@@ -453,7 +453,10 @@ type InstanceReport struct {
 	// line; empty when there was none, or it was told to end.
 	Before string `protobuf:"bytes,16,opt,name=before,proto3" json:"before,omitempty"`
 	// Away are credits of it that gateways have which the host does not hear.
-	Away          []*CreditsAway `protobuf:"bytes,17,rep,name=away,proto3" json:"away,omitempty"`
+	Away []*CreditsAway `protobuf:"bytes,17,rep,name=away,proto3" json:"away,omitempty"`
+	// Word is what the instance said of itself by the host's instance API;
+	// absent when it said nothing.
+	Word          *WorkloadWord `protobuf:"bytes,20,opt,name=word,proto3" json:"word,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -607,6 +610,13 @@ func (x *InstanceReport) GetAway() []*CreditsAway {
 	return nil
 }
 
+func (x *InstanceReport) GetWord() *WorkloadWord {
+	if x != nil {
+		return x.Word
+	}
+	return nil
+}
+
 type CreditsAway struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Gateway       string                 `protobuf:"bytes,1,opt,name=gateway,proto3" json:"gateway,omitempty"`
@@ -659,6 +669,130 @@ func (x *CreditsAway) GetCredits() int32 {
 	return 0
 }
 
+// WorkloadWord is what a workload says about itself; it can only lower what is
+// believed of it.
+type WorkloadWord struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Unready  bool                   `protobuf:"varint,1,opt,name=unready,proto3" json:"unready,omitempty"`
+	Draining bool                   `protobuf:"varint,2,opt,name=draining,proto3" json:"draining,omitempty"`
+	// Dependencies by name.
+	Dependencies  []*DependencyWord `protobuf:"bytes,3,rep,name=dependencies,proto3" json:"dependencies,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkloadWord) Reset() {
+	*x = WorkloadWord{}
+	mi := &file_fairlead_v1_host_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkloadWord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkloadWord) ProtoMessage() {}
+
+func (x *WorkloadWord) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_host_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkloadWord.ProtoReflect.Descriptor instead.
+func (*WorkloadWord) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *WorkloadWord) GetUnready() bool {
+	if x != nil {
+		return x.Unready
+	}
+	return false
+}
+
+func (x *WorkloadWord) GetDraining() bool {
+	if x != nil {
+		return x.Draining
+	}
+	return false
+}
+
+func (x *WorkloadWord) GetDependencies() []*DependencyWord {
+	if x != nil {
+		return x.Dependencies
+	}
+	return nil
+}
+
+type DependencyWord struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Degraded by so many thousandths.
+	Degraded      uint32 `protobuf:"varint,2,opt,name=degraded,proto3" json:"degraded,omitempty"`
+	Detail        string `protobuf:"bytes,3,opt,name=detail,proto3" json:"detail,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DependencyWord) Reset() {
+	*x = DependencyWord{}
+	mi := &file_fairlead_v1_host_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DependencyWord) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DependencyWord) ProtoMessage() {}
+
+func (x *DependencyWord) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_host_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DependencyWord.ProtoReflect.Descriptor instead.
+func (*DependencyWord) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DependencyWord) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DependencyWord) GetDegraded() uint32 {
+	if x != nil {
+		return x.Degraded
+	}
+	return 0
+}
+
+func (x *DependencyWord) GetDetail() string {
+	if x != nil {
+		return x.Detail
+	}
+	return ""
+}
+
 type CommandResult struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
@@ -672,7 +806,7 @@ type CommandResult struct {
 
 func (x *CommandResult) Reset() {
 	*x = CommandResult{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[7]
+	mi := &file_fairlead_v1_host_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -684,7 +818,7 @@ func (x *CommandResult) String() string {
 func (*CommandResult) ProtoMessage() {}
 
 func (x *CommandResult) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[7]
+	mi := &file_fairlead_v1_host_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -697,7 +831,7 @@ func (x *CommandResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CommandResult.ProtoReflect.Descriptor instead.
 func (*CommandResult) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *CommandResult) GetId() string {
@@ -731,7 +865,7 @@ type HostBeat struct {
 
 func (x *HostBeat) Reset() {
 	*x = HostBeat{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[8]
+	mi := &file_fairlead_v1_host_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -743,7 +877,7 @@ func (x *HostBeat) String() string {
 func (*HostBeat) ProtoMessage() {}
 
 func (x *HostBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[8]
+	mi := &file_fairlead_v1_host_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -756,7 +890,7 @@ func (x *HostBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostBeat.ProtoReflect.Descriptor instead.
 func (*HostBeat) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *HostBeat) GetRoom() *HostRoom {
@@ -783,7 +917,7 @@ type AttachResponse struct {
 
 func (x *AttachResponse) Reset() {
 	*x = AttachResponse{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[9]
+	mi := &file_fairlead_v1_host_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +929,7 @@ func (x *AttachResponse) String() string {
 func (*AttachResponse) ProtoMessage() {}
 
 func (x *AttachResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[9]
+	mi := &file_fairlead_v1_host_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +942,7 @@ func (x *AttachResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AttachResponse.ProtoReflect.Descriptor instead.
 func (*AttachResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *AttachResponse) GetMessage() isAttachResponse_Message {
@@ -921,7 +1055,7 @@ type HostWelcome struct {
 
 func (x *HostWelcome) Reset() {
 	*x = HostWelcome{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[10]
+	mi := &file_fairlead_v1_host_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -933,7 +1067,7 @@ func (x *HostWelcome) String() string {
 func (*HostWelcome) ProtoMessage() {}
 
 func (x *HostWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[10]
+	mi := &file_fairlead_v1_host_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -946,7 +1080,7 @@ func (x *HostWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostWelcome.ProtoReflect.Descriptor instead.
 func (*HostWelcome) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *HostWelcome) GetEpoch() *Epoch {
@@ -966,7 +1100,7 @@ type HostRefusal struct {
 
 func (x *HostRefusal) Reset() {
 	*x = HostRefusal{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[11]
+	mi := &file_fairlead_v1_host_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -978,7 +1112,7 @@ func (x *HostRefusal) String() string {
 func (*HostRefusal) ProtoMessage() {}
 
 func (x *HostRefusal) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[11]
+	mi := &file_fairlead_v1_host_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -991,7 +1125,7 @@ func (x *HostRefusal) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostRefusal.ProtoReflect.Descriptor instead.
 func (*HostRefusal) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *HostRefusal) GetReason() string {
@@ -1019,7 +1153,7 @@ type GatewayList struct {
 
 func (x *GatewayList) Reset() {
 	*x = GatewayList{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[12]
+	mi := &file_fairlead_v1_host_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1031,7 +1165,7 @@ func (x *GatewayList) String() string {
 func (*GatewayList) ProtoMessage() {}
 
 func (x *GatewayList) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[12]
+	mi := &file_fairlead_v1_host_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1044,7 +1178,7 @@ func (x *GatewayList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayList.ProtoReflect.Descriptor instead.
 func (*GatewayList) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GatewayList) GetEpoch() *Epoch {
@@ -1071,7 +1205,7 @@ type GatewayAddress struct {
 
 func (x *GatewayAddress) Reset() {
 	*x = GatewayAddress{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[13]
+	mi := &file_fairlead_v1_host_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1083,7 +1217,7 @@ func (x *GatewayAddress) String() string {
 func (*GatewayAddress) ProtoMessage() {}
 
 func (x *GatewayAddress) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[13]
+	mi := &file_fairlead_v1_host_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1096,7 +1230,7 @@ func (x *GatewayAddress) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayAddress.ProtoReflect.Descriptor instead.
 func (*GatewayAddress) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *GatewayAddress) GetName() string {
@@ -1131,7 +1265,7 @@ type HostCommand struct {
 
 func (x *HostCommand) Reset() {
 	*x = HostCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[14]
+	mi := &file_fairlead_v1_host_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1143,7 +1277,7 @@ func (x *HostCommand) String() string {
 func (*HostCommand) ProtoMessage() {}
 
 func (x *HostCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[14]
+	mi := &file_fairlead_v1_host_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1156,7 +1290,7 @@ func (x *HostCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostCommand.ProtoReflect.Descriptor instead.
 func (*HostCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *HostCommand) GetId() string {
@@ -1255,7 +1389,7 @@ type PrepareCommand struct {
 
 func (x *PrepareCommand) Reset() {
 	*x = PrepareCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[15]
+	mi := &file_fairlead_v1_host_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1267,7 +1401,7 @@ func (x *PrepareCommand) String() string {
 func (*PrepareCommand) ProtoMessage() {}
 
 func (x *PrepareCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[15]
+	mi := &file_fairlead_v1_host_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1280,7 +1414,7 @@ func (x *PrepareCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PrepareCommand.ProtoReflect.Descriptor instead.
 func (*PrepareCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *PrepareCommand) GetRevision() string {
@@ -1316,7 +1450,7 @@ type AssignCommand struct {
 
 func (x *AssignCommand) Reset() {
 	*x = AssignCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[16]
+	mi := &file_fairlead_v1_host_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1328,7 +1462,7 @@ func (x *AssignCommand) String() string {
 func (*AssignCommand) ProtoMessage() {}
 
 func (x *AssignCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[16]
+	mi := &file_fairlead_v1_host_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1341,7 +1475,7 @@ func (x *AssignCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AssignCommand.ProtoReflect.Descriptor instead.
 func (*AssignCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AssignCommand) GetSlot() string {
@@ -1414,7 +1548,7 @@ type StopCommand struct {
 
 func (x *StopCommand) Reset() {
 	*x = StopCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[17]
+	mi := &file_fairlead_v1_host_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1426,7 +1560,7 @@ func (x *StopCommand) String() string {
 func (*StopCommand) ProtoMessage() {}
 
 func (x *StopCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[17]
+	mi := &file_fairlead_v1_host_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1439,7 +1573,7 @@ func (x *StopCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StopCommand.ProtoReflect.Descriptor instead.
 func (*StopCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *StopCommand) GetSlot() string {
@@ -1483,7 +1617,7 @@ type ReleaseCommand struct {
 
 func (x *ReleaseCommand) Reset() {
 	*x = ReleaseCommand{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[18]
+	mi := &file_fairlead_v1_host_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1495,7 +1629,7 @@ func (x *ReleaseCommand) String() string {
 func (*ReleaseCommand) ProtoMessage() {}
 
 func (x *ReleaseCommand) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[18]
+	mi := &file_fairlead_v1_host_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1508,7 +1642,7 @@ func (x *ReleaseCommand) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReleaseCommand.ProtoReflect.Descriptor instead.
 func (*ReleaseCommand) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ReleaseCommand) GetEmpty() bool {
@@ -1541,7 +1675,7 @@ type LogOrder struct {
 
 func (x *LogOrder) Reset() {
 	*x = LogOrder{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[19]
+	mi := &file_fairlead_v1_host_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1553,7 +1687,7 @@ func (x *LogOrder) String() string {
 func (*LogOrder) ProtoMessage() {}
 
 func (x *LogOrder) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[19]
+	mi := &file_fairlead_v1_host_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1566,7 +1700,7 @@ func (x *LogOrder) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogOrder.ProtoReflect.Descriptor instead.
 func (*LogOrder) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *LogOrder) GetId() string {
@@ -1622,7 +1756,7 @@ type SendLogRequest struct {
 
 func (x *SendLogRequest) Reset() {
 	*x = SendLogRequest{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[20]
+	mi := &file_fairlead_v1_host_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1634,7 +1768,7 @@ func (x *SendLogRequest) String() string {
 func (*SendLogRequest) ProtoMessage() {}
 
 func (x *SendLogRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[20]
+	mi := &file_fairlead_v1_host_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1647,7 +1781,7 @@ func (x *SendLogRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendLogRequest.ProtoReflect.Descriptor instead.
 func (*SendLogRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SendLogRequest) GetId() string {
@@ -1682,7 +1816,7 @@ type LogLine struct {
 
 func (x *LogLine) Reset() {
 	*x = LogLine{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[21]
+	mi := &file_fairlead_v1_host_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1828,7 @@ func (x *LogLine) String() string {
 func (*LogLine) ProtoMessage() {}
 
 func (x *LogLine) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[21]
+	mi := &file_fairlead_v1_host_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1841,7 @@ func (x *LogLine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogLine.ProtoReflect.Descriptor instead.
 func (*LogLine) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *LogLine) GetInstance() string {
@@ -1739,7 +1873,7 @@ type SendLogResponse struct {
 
 func (x *SendLogResponse) Reset() {
 	*x = SendLogResponse{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[22]
+	mi := &file_fairlead_v1_host_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1751,7 +1885,7 @@ func (x *SendLogResponse) String() string {
 func (*SendLogResponse) ProtoMessage() {}
 
 func (x *SendLogResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[22]
+	mi := &file_fairlead_v1_host_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1764,7 +1898,7 @@ func (x *SendLogResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SendLogResponse.ProtoReflect.Descriptor instead.
 func (*SendLogResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{24}
 }
 
 type FetchArtifactRequest struct {
@@ -1776,7 +1910,7 @@ type FetchArtifactRequest struct {
 
 func (x *FetchArtifactRequest) Reset() {
 	*x = FetchArtifactRequest{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[23]
+	mi := &file_fairlead_v1_host_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1788,7 +1922,7 @@ func (x *FetchArtifactRequest) String() string {
 func (*FetchArtifactRequest) ProtoMessage() {}
 
 func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[23]
+	mi := &file_fairlead_v1_host_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1801,7 +1935,7 @@ func (x *FetchArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactRequest.ProtoReflect.Descriptor instead.
 func (*FetchArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *FetchArtifactRequest) GetDigest() string {
@@ -1820,7 +1954,7 @@ type FetchArtifactResponse struct {
 
 func (x *FetchArtifactResponse) Reset() {
 	*x = FetchArtifactResponse{}
-	mi := &file_fairlead_v1_host_proto_msgTypes[24]
+	mi := &file_fairlead_v1_host_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1832,7 +1966,7 @@ func (x *FetchArtifactResponse) String() string {
 func (*FetchArtifactResponse) ProtoMessage() {}
 
 func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_host_proto_msgTypes[24]
+	mi := &file_fairlead_v1_host_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1845,7 +1979,7 @@ func (x *FetchArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FetchArtifactResponse.ProtoReflect.Descriptor instead.
 func (*FetchArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_host_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *FetchArtifactResponse) GetChunk() []byte {
@@ -1888,7 +2022,7 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\x04full\x18\x01 \x01(\bR\x04full\x129\n" +
 	"\tinstances\x18\x02 \x03(\v2\x1b.fairlead.v1.InstanceReportR\tinstances\x12\x12\n" +
 	"\x04gone\x18\x03 \x03(\tR\x04gone\x12\x14\n" +
-	"\x05slots\x18\x04 \x03(\tR\x05slots\"\xe4\x03\n" +
+	"\x05slots\x18\x04 \x03(\tR\x05slots\"\x93\x04\n" +
 	"\x0eInstanceReport\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x12\n" +
 	"\x04slot\x18\x02 \x01(\tR\x04slot\x12\x18\n" +
@@ -1909,10 +2043,19 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\aadopted\x18\x0e \x01(\bR\aadopted\x12\x16\n" +
 	"\x06minted\x18\x0f \x01(\tR\x06minted\x12\x16\n" +
 	"\x06before\x18\x10 \x01(\tR\x06before\x12,\n" +
-	"\x04away\x18\x11 \x03(\v2\x18.fairlead.v1.CreditsAwayR\x04away\"A\n" +
+	"\x04away\x18\x11 \x03(\v2\x18.fairlead.v1.CreditsAwayR\x04away\x12-\n" +
+	"\x04word\x18\x14 \x01(\v2\x19.fairlead.v1.WorkloadWordR\x04word\"A\n" +
 	"\vCreditsAway\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x18\n" +
-	"\acredits\x18\x02 \x01(\x05R\acredits\"I\n" +
+	"\acredits\x18\x02 \x01(\x05R\acredits\"\x85\x01\n" +
+	"\fWorkloadWord\x12\x18\n" +
+	"\aunready\x18\x01 \x01(\bR\aunready\x12\x1a\n" +
+	"\bdraining\x18\x02 \x01(\bR\bdraining\x12?\n" +
+	"\fdependencies\x18\x03 \x03(\v2\x1b.fairlead.v1.DependencyWordR\fdependencies\"X\n" +
+	"\x0eDependencyWord\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1a\n" +
+	"\bdegraded\x18\x02 \x01(\rR\bdegraded\x12\x16\n" +
+	"\x06detail\x18\x03 \x01(\tR\x06detail\"I\n" +
 	"\rCommandResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
@@ -2004,7 +2147,7 @@ func file_fairlead_v1_host_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_host_proto_rawDescData
 }
 
-var file_fairlead_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_fairlead_v1_host_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_fairlead_v1_host_proto_goTypes = []any{
 	(*AttachRequest)(nil),         // 0: fairlead.v1.AttachRequest
 	(*HostHello)(nil),             // 1: fairlead.v1.HostHello
@@ -2013,70 +2156,74 @@ var file_fairlead_v1_host_proto_goTypes = []any{
 	(*HostReport)(nil),            // 4: fairlead.v1.HostReport
 	(*InstanceReport)(nil),        // 5: fairlead.v1.InstanceReport
 	(*CreditsAway)(nil),           // 6: fairlead.v1.CreditsAway
-	(*CommandResult)(nil),         // 7: fairlead.v1.CommandResult
-	(*HostBeat)(nil),              // 8: fairlead.v1.HostBeat
-	(*AttachResponse)(nil),        // 9: fairlead.v1.AttachResponse
-	(*HostWelcome)(nil),           // 10: fairlead.v1.HostWelcome
-	(*HostRefusal)(nil),           // 11: fairlead.v1.HostRefusal
-	(*GatewayList)(nil),           // 12: fairlead.v1.GatewayList
-	(*GatewayAddress)(nil),        // 13: fairlead.v1.GatewayAddress
-	(*HostCommand)(nil),           // 14: fairlead.v1.HostCommand
-	(*PrepareCommand)(nil),        // 15: fairlead.v1.PrepareCommand
-	(*AssignCommand)(nil),         // 16: fairlead.v1.AssignCommand
-	(*StopCommand)(nil),           // 17: fairlead.v1.StopCommand
-	(*ReleaseCommand)(nil),        // 18: fairlead.v1.ReleaseCommand
-	(*LogOrder)(nil),              // 19: fairlead.v1.LogOrder
-	(*SendLogRequest)(nil),        // 20: fairlead.v1.SendLogRequest
-	(*LogLine)(nil),               // 21: fairlead.v1.LogLine
-	(*SendLogResponse)(nil),       // 22: fairlead.v1.SendLogResponse
-	(*FetchArtifactRequest)(nil),  // 23: fairlead.v1.FetchArtifactRequest
-	(*FetchArtifactResponse)(nil), // 24: fairlead.v1.FetchArtifactResponse
-	(*Epoch)(nil),                 // 25: fairlead.v1.Epoch
-	(*durationpb.Duration)(nil),   // 26: google.protobuf.Duration
-	(*Template)(nil),              // 27: fairlead.v1.Template
+	(*WorkloadWord)(nil),          // 7: fairlead.v1.WorkloadWord
+	(*DependencyWord)(nil),        // 8: fairlead.v1.DependencyWord
+	(*CommandResult)(nil),         // 9: fairlead.v1.CommandResult
+	(*HostBeat)(nil),              // 10: fairlead.v1.HostBeat
+	(*AttachResponse)(nil),        // 11: fairlead.v1.AttachResponse
+	(*HostWelcome)(nil),           // 12: fairlead.v1.HostWelcome
+	(*HostRefusal)(nil),           // 13: fairlead.v1.HostRefusal
+	(*GatewayList)(nil),           // 14: fairlead.v1.GatewayList
+	(*GatewayAddress)(nil),        // 15: fairlead.v1.GatewayAddress
+	(*HostCommand)(nil),           // 16: fairlead.v1.HostCommand
+	(*PrepareCommand)(nil),        // 17: fairlead.v1.PrepareCommand
+	(*AssignCommand)(nil),         // 18: fairlead.v1.AssignCommand
+	(*StopCommand)(nil),           // 19: fairlead.v1.StopCommand
+	(*ReleaseCommand)(nil),        // 20: fairlead.v1.ReleaseCommand
+	(*LogOrder)(nil),              // 21: fairlead.v1.LogOrder
+	(*SendLogRequest)(nil),        // 22: fairlead.v1.SendLogRequest
+	(*LogLine)(nil),               // 23: fairlead.v1.LogLine
+	(*SendLogResponse)(nil),       // 24: fairlead.v1.SendLogResponse
+	(*FetchArtifactRequest)(nil),  // 25: fairlead.v1.FetchArtifactRequest
+	(*FetchArtifactResponse)(nil), // 26: fairlead.v1.FetchArtifactResponse
+	(*Epoch)(nil),                 // 27: fairlead.v1.Epoch
+	(*durationpb.Duration)(nil),   // 28: google.protobuf.Duration
+	(*Template)(nil),              // 29: fairlead.v1.Template
 }
 var file_fairlead_v1_host_proto_depIdxs = []int32{
 	1,  // 0: fairlead.v1.AttachRequest.hello:type_name -> fairlead.v1.HostHello
 	4,  // 1: fairlead.v1.AttachRequest.report:type_name -> fairlead.v1.HostReport
-	7,  // 2: fairlead.v1.AttachRequest.result:type_name -> fairlead.v1.CommandResult
-	8,  // 3: fairlead.v1.AttachRequest.beat:type_name -> fairlead.v1.HostBeat
+	9,  // 2: fairlead.v1.AttachRequest.result:type_name -> fairlead.v1.CommandResult
+	10, // 3: fairlead.v1.AttachRequest.beat:type_name -> fairlead.v1.HostBeat
 	3,  // 4: fairlead.v1.AttachRequest.leaving:type_name -> fairlead.v1.HostLeaving
-	25, // 5: fairlead.v1.HostHello.epoch:type_name -> fairlead.v1.Epoch
+	27, // 5: fairlead.v1.HostHello.epoch:type_name -> fairlead.v1.Epoch
 	2,  // 6: fairlead.v1.HostHello.room:type_name -> fairlead.v1.HostRoom
 	5,  // 7: fairlead.v1.HostReport.instances:type_name -> fairlead.v1.InstanceReport
-	26, // 8: fairlead.v1.InstanceReport.live_for:type_name -> google.protobuf.Duration
+	28, // 8: fairlead.v1.InstanceReport.live_for:type_name -> google.protobuf.Duration
 	6,  // 9: fairlead.v1.InstanceReport.away:type_name -> fairlead.v1.CreditsAway
-	2,  // 10: fairlead.v1.HostBeat.room:type_name -> fairlead.v1.HostRoom
-	10, // 11: fairlead.v1.AttachResponse.welcome:type_name -> fairlead.v1.HostWelcome
-	14, // 12: fairlead.v1.AttachResponse.command:type_name -> fairlead.v1.HostCommand
-	12, // 13: fairlead.v1.AttachResponse.gateways:type_name -> fairlead.v1.GatewayList
-	19, // 14: fairlead.v1.AttachResponse.log:type_name -> fairlead.v1.LogOrder
-	8,  // 15: fairlead.v1.AttachResponse.beat:type_name -> fairlead.v1.HostBeat
-	11, // 16: fairlead.v1.AttachResponse.refusal:type_name -> fairlead.v1.HostRefusal
-	25, // 17: fairlead.v1.HostWelcome.epoch:type_name -> fairlead.v1.Epoch
-	25, // 18: fairlead.v1.GatewayList.epoch:type_name -> fairlead.v1.Epoch
-	13, // 19: fairlead.v1.GatewayList.gateways:type_name -> fairlead.v1.GatewayAddress
-	25, // 20: fairlead.v1.HostCommand.epoch:type_name -> fairlead.v1.Epoch
-	15, // 21: fairlead.v1.HostCommand.prepare:type_name -> fairlead.v1.PrepareCommand
-	16, // 22: fairlead.v1.HostCommand.assign:type_name -> fairlead.v1.AssignCommand
-	17, // 23: fairlead.v1.HostCommand.stop:type_name -> fairlead.v1.StopCommand
-	18, // 24: fairlead.v1.HostCommand.release:type_name -> fairlead.v1.ReleaseCommand
-	27, // 25: fairlead.v1.PrepareCommand.template:type_name -> fairlead.v1.Template
-	27, // 26: fairlead.v1.AssignCommand.template:type_name -> fairlead.v1.Template
-	26, // 27: fairlead.v1.AssignCommand.dwell:type_name -> google.protobuf.Duration
-	26, // 28: fairlead.v1.StopCommand.drain:type_name -> google.protobuf.Duration
-	21, // 29: fairlead.v1.SendLogRequest.lines:type_name -> fairlead.v1.LogLine
-	0,  // 30: fairlead.v1.HostControlService.Attach:input_type -> fairlead.v1.AttachRequest
-	23, // 31: fairlead.v1.HostControlService.FetchArtifact:input_type -> fairlead.v1.FetchArtifactRequest
-	20, // 32: fairlead.v1.HostControlService.SendLog:input_type -> fairlead.v1.SendLogRequest
-	9,  // 33: fairlead.v1.HostControlService.Attach:output_type -> fairlead.v1.AttachResponse
-	24, // 34: fairlead.v1.HostControlService.FetchArtifact:output_type -> fairlead.v1.FetchArtifactResponse
-	22, // 35: fairlead.v1.HostControlService.SendLog:output_type -> fairlead.v1.SendLogResponse
-	33, // [33:36] is the sub-list for method output_type
-	30, // [30:33] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	7,  // 10: fairlead.v1.InstanceReport.word:type_name -> fairlead.v1.WorkloadWord
+	8,  // 11: fairlead.v1.WorkloadWord.dependencies:type_name -> fairlead.v1.DependencyWord
+	2,  // 12: fairlead.v1.HostBeat.room:type_name -> fairlead.v1.HostRoom
+	12, // 13: fairlead.v1.AttachResponse.welcome:type_name -> fairlead.v1.HostWelcome
+	16, // 14: fairlead.v1.AttachResponse.command:type_name -> fairlead.v1.HostCommand
+	14, // 15: fairlead.v1.AttachResponse.gateways:type_name -> fairlead.v1.GatewayList
+	21, // 16: fairlead.v1.AttachResponse.log:type_name -> fairlead.v1.LogOrder
+	10, // 17: fairlead.v1.AttachResponse.beat:type_name -> fairlead.v1.HostBeat
+	13, // 18: fairlead.v1.AttachResponse.refusal:type_name -> fairlead.v1.HostRefusal
+	27, // 19: fairlead.v1.HostWelcome.epoch:type_name -> fairlead.v1.Epoch
+	27, // 20: fairlead.v1.GatewayList.epoch:type_name -> fairlead.v1.Epoch
+	15, // 21: fairlead.v1.GatewayList.gateways:type_name -> fairlead.v1.GatewayAddress
+	27, // 22: fairlead.v1.HostCommand.epoch:type_name -> fairlead.v1.Epoch
+	17, // 23: fairlead.v1.HostCommand.prepare:type_name -> fairlead.v1.PrepareCommand
+	18, // 24: fairlead.v1.HostCommand.assign:type_name -> fairlead.v1.AssignCommand
+	19, // 25: fairlead.v1.HostCommand.stop:type_name -> fairlead.v1.StopCommand
+	20, // 26: fairlead.v1.HostCommand.release:type_name -> fairlead.v1.ReleaseCommand
+	29, // 27: fairlead.v1.PrepareCommand.template:type_name -> fairlead.v1.Template
+	29, // 28: fairlead.v1.AssignCommand.template:type_name -> fairlead.v1.Template
+	28, // 29: fairlead.v1.AssignCommand.dwell:type_name -> google.protobuf.Duration
+	28, // 30: fairlead.v1.StopCommand.drain:type_name -> google.protobuf.Duration
+	23, // 31: fairlead.v1.SendLogRequest.lines:type_name -> fairlead.v1.LogLine
+	0,  // 32: fairlead.v1.HostControlService.Attach:input_type -> fairlead.v1.AttachRequest
+	25, // 33: fairlead.v1.HostControlService.FetchArtifact:input_type -> fairlead.v1.FetchArtifactRequest
+	22, // 34: fairlead.v1.HostControlService.SendLog:input_type -> fairlead.v1.SendLogRequest
+	11, // 35: fairlead.v1.HostControlService.Attach:output_type -> fairlead.v1.AttachResponse
+	26, // 36: fairlead.v1.HostControlService.FetchArtifact:output_type -> fairlead.v1.FetchArtifactResponse
+	24, // 37: fairlead.v1.HostControlService.SendLog:output_type -> fairlead.v1.SendLogResponse
+	35, // [35:38] is the sub-list for method output_type
+	32, // [32:35] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_host_proto_init() }
@@ -2092,7 +2239,7 @@ func file_fairlead_v1_host_proto_init() {
 		(*AttachRequest_Beat)(nil),
 		(*AttachRequest_Leaving)(nil),
 	}
-	file_fairlead_v1_host_proto_msgTypes[9].OneofWrappers = []any{
+	file_fairlead_v1_host_proto_msgTypes[11].OneofWrappers = []any{
 		(*AttachResponse_Welcome)(nil),
 		(*AttachResponse_Command)(nil),
 		(*AttachResponse_Gateways)(nil),
@@ -2100,7 +2247,7 @@ func file_fairlead_v1_host_proto_init() {
 		(*AttachResponse_Beat)(nil),
 		(*AttachResponse_Refusal)(nil),
 	}
-	file_fairlead_v1_host_proto_msgTypes[14].OneofWrappers = []any{
+	file_fairlead_v1_host_proto_msgTypes[16].OneofWrappers = []any{
 		(*HostCommand_Prepare)(nil),
 		(*HostCommand_Assign)(nil),
 		(*HostCommand_Stop)(nil),
@@ -2112,7 +2259,7 @@ func file_fairlead_v1_host_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_host_proto_rawDesc), len(file_fairlead_v1_host_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

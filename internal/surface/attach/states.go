@@ -10,6 +10,7 @@ import (
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/wire"
 )
 
 // trust is how long after a host was last heard its instances are taken to be
@@ -138,7 +139,7 @@ func instanceOf(r *pb.InstanceReport, h service.Host) service.Instance {
 		Host: h.Name, Zone: h.Zone, Address: r.GetAddress(), State: service.InstanceState(r.GetState()),
 		Pid: int(r.GetPid()), Restarts: int(r.GetRestarts()), Round: r.GetRound(),
 		LiveFor: r.GetLiveFor().AsDuration(), Detail: r.GetDetail(), LastLines: r.GetLastLines(),
-		ExitStatus: r.GetExitStatus(), Adopted: r.GetAdopted(), Before: r.GetBefore(), Away: awayOf(r.GetAway()),
+		ExitStatus: r.GetExitStatus(), Adopted: r.GetAdopted(), Before: r.GetBefore(), Word: wire.Word(r.GetWord()), Away: awayOf(r.GetAway()),
 	}
 }
 

@@ -82,7 +82,7 @@ func (a *API) ExplainInstance(ctx context.Context, req *connect.Request[fairlead
 	}
 	s := all[i]
 	return connect.NewResponse(&fairleadv1.ExplainInstanceResponse{
-		Service: name, Instance: standingTo(s), Why: s.Account.Why, Evidence: s.Account.Classes, Next: s.Account.Next,
+		Service: name, Instance: standingTo(s), Why: s.Account.Why, Evidence: slices.Concat(s.Account.Classes, s.Said), Next: s.Account.Next,
 	}), nil
 }
 
