@@ -21,7 +21,7 @@ type condition func() (holds bool, again time.Duration, err error)
 func (j *job) await(ctx context.Context, r *saga.Run, limit time.Duration, holds condition) error {
 	end := time.Now().Add(limit)
 	for {
-		hosts, gateways := j.c.cfg.Hosts.Changed(), j.c.cfg.Gateways.Changed()
+		hosts, gateways, verdicts := j.c.cfg.Hosts.Changed(), j.c.cfg.Gateways.Changed(), j.c.cfg.Verdicts.Changed()
 		records := j.mirror.serviceChanged(j.service)
 		if err := ctx.Err(); err != nil {
 			return err
@@ -43,11 +43,12 @@ func (j *job) await(ctx context.Context, r *saga.Run, limit time.Duration, holds
 			again = settleEvery * 5
 		}
 		timer := time.NewTimer(min(again, left))
-		// One of: a host or gateway said something, the service's records
-		// changed, it is time to look again, the term ended.
+		// One of: a host or gateway said something, a verdict or the service's
+		// records changed, it is time to look again, the term ended.
 		select {
 		case <-hosts:
 		case <-gateways:
+		case <-verdicts:
 		case <-records:
 		case <-timer.C:
 		case <-ctx.Done():

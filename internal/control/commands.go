@@ -163,6 +163,9 @@ type watch struct {
 	// lines :: slot → the last output that was told of a process in it: one that
 	// fails again and again is mostly seen between two of its ends, with none.
 	lines map[string][]string
+	// believed is what an instance waits for besides; nil is nothing.
+	believed func(instance string) (ok bool, why string)
+	why      map[string]string // :: slot → why its instance is not believed
 }
 
 type livesSince struct {
@@ -172,6 +175,19 @@ type livesSince struct {
 
 func newWatch(dwell time.Duration, rev service.Revision, round int32) *watch {
 	return &watch{dwell: dwell, rev: rev, round: round, since: map[string]livesSince{}, lines: map[string][]string{}}
+}
+
+// judged is a watch that waits for each instance's verdict too: to be ready,
+// or, once, to have been. What puts things back, or moves traffic to who is
+// there, waits for none: it takes the best that there is.
+func (j *job) judged(rev service.Revision, round int32, once bool) *watch {
+	w := newWatch(j.c.cfg.Dwell, rev, round)
+	w.why = map[string]string{}
+	w.believed = func(instance string) (bool, string) {
+		v := j.c.cfg.Verdicts.Of(rev.Service, instance)
+		return v.Ready || once && v.Before, v.Why
+	}
+	return w
 }
 
 // ready says how many of the slots are, and when the next may be.
@@ -192,7 +208,9 @@ func (w *watch) ready(slots []service.Slot, world *service.World) (n int, again 
 		}
 		left := w.dwell - max(time.Since(seen.since), live.LiveFor)
 		if left <= 0 {
-			n++
+			if w.believes(s, live) {
+				n++
+			}
 			continue
 		}
 		if again == 0 || left < again {
@@ -200,6 +218,18 @@ func (w *watch) ready(slots []service.Slot, world *service.World) (n int, again 
 		}
 	}
 	return n, again
+}
+
+func (w *watch) believes(s service.Slot, i service.Instance) bool {
+	if w.believed == nil {
+		return true
+	}
+	ok, why := w.believed(i.ID)
+	w.why[s.ID] = why
+	if ok {
+		delete(w.why, s.ID)
+	}
+	return ok
 }
 
 // liveIn is the slot's live instance of the round or a later one.
@@ -249,6 +279,9 @@ func (w *watch) fatal(slots []service.Slot, world *service.World) error {
 func (w *watch) notReady(slots []service.Slot, world *service.World, reason string) error {
 	for _, s := range slots {
 		if seen, ok := w.since[s.ID]; ok && time.Since(seen.since) >= w.dwell {
+			if why := w.why[s.ID]; why != "" {
+				return &saga.Failure{Reason: fmt.Sprintf("%s and became eligible: instance %s in slot %s on host %s is live, and %s", reason, seen.id, s.ID, s.Host, why), LastLines: w.lines[s.ID]}
+			}
 			continue
 		}
 		i, ok := newest(w.rev.Processes(s.ID, world))

@@ -26,6 +26,8 @@ type Config struct {
 	Store    store.Store
 	Hosts    Hosts
 	Gateways Gateways
+	// Verdicts of instances, which new ones wait for; nil is none.
+	Verdicts Verdicts
 	// Name of this process, shown as the holder of the lease.
 	Name string
 	// Dwell is how long an instance must be live without a break to be ready; zero means 3 s.
@@ -125,6 +127,9 @@ func New(cfg Config) *Control {
 	}
 	if cfg.Turned == nil {
 		cfg.Turned = func(bool) {}
+	}
+	if cfg.Verdicts == nil {
+		cfg.Verdicts = trusting{}
 	}
 	if cfg.Beside == nil {
 		cfg.Beside = func(context.Context, Lead) {}

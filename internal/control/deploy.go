@@ -189,16 +189,16 @@ func (j *job) instancesStand(_ context.Context, r *saga.Run) (bool, error) {
 func (j *job) ready(ctx context.Context, r *saga.Run) error {
 	rev := j.subject(r).Value
 	limit := max(rev.Template.ReadyDeadline()-time.Since(j.began), 0)
-	if err := j.awaitReady(ctx, r, rev.Slots, newWatch(j.c.cfg.Dwell, rev, rev.Round), limit); err != nil {
+	if err := j.awaitReady(ctx, r, rev.Slots, j.judged(rev, rev.Round, false), limit); err != nil {
 		return err
 	}
-	r.Text("%s live for %s", plural(len(rev.Slots), "instance"), j.c.cfg.Dwell)
+	r.Text("%s live for %s and eligible", plural(len(rev.Slots), "instance"), j.c.cfg.Dwell)
 	return nil
 }
 
 func (j *job) stillReady(_ context.Context, r *saga.Run) (bool, error) {
 	rev := j.subject(r).Value
-	n, _ := newWatch(j.c.cfg.Dwell, rev, rev.Round).ready(rev.Slots, j.world())
+	n, _ := j.judged(rev, rev.Round, false).ready(rev.Slots, j.world())
 	return n == len(rev.Slots), nil
 }
 

@@ -104,7 +104,7 @@ func (j *job) placedReady(ctx context.Context, r *saga.Run) error {
 		if err := j.assign(ctx, r, rev.Value, rev.Value.Lost(w)); err != nil {
 			return err
 		}
-		if err := j.awaitReady(ctx, r, toBeReady(rev.Value, w), newWatch(j.c.cfg.Dwell, rev.Value, 0), rev.Value.Template.ReadyDeadline()); err != nil {
+		if err := j.awaitReady(ctx, r, toBeReady(rev.Value, w), j.judged(rev.Value, 0, true), rev.Value.Template.ReadyDeadline()); err != nil {
 			return err
 		}
 	}
@@ -116,7 +116,7 @@ func (j *job) placedStillReady(context.Context, *saga.Run) (bool, error) {
 	w := j.world()
 	for _, rev := range j.snapshot().Serving() {
 		slots := toBeReady(rev.Value, w)
-		if n, _ := newWatch(j.c.cfg.Dwell, rev.Value, 0).ready(slots, w); n < len(slots) {
+		if n, _ := j.judged(rev.Value, 0, true).ready(slots, w); n < len(slots) {
 			return false, nil
 		}
 	}
@@ -253,7 +253,7 @@ func (j *job) moveSlot(ctx context.Context, r *saga.Run, rev service.Doc[service
 
 func (j *job) replaceSlot(ctx context.Context, r *saga.Run, rev service.Revision, slot service.Slot) error {
 	one := []service.Slot{slot}
-	w := newWatch(j.c.cfg.Dwell, rev, rev.Round)
+	w := j.judged(rev, rev.Round, true)
 	if n, _ := w.ready(one, j.world()); n == 1 && j.alone(rev, slot) {
 		return nil
 	}

@@ -123,7 +123,7 @@ func (j *job) startAgain(ctx context.Context, r *saga.Run, name string) error {
 	if err := j.assign(ctx, r, placed, placed.Slots); err != nil {
 		return err
 	}
-	return j.awaitReady(ctx, r, placed.Slots, newWatch(j.c.cfg.Dwell, placed, 0), placed.Template.ReadyDeadline())
+	return j.awaitReady(ctx, r, placed.Slots, j.judged(placed, 0, true), placed.Template.ReadyDeadline())
 }
 
 func (j *job) capacityStands(context.Context, *saga.Run) (bool, error) {

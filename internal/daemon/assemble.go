@@ -50,7 +50,7 @@ func (c *controlRole) assemble() {
 	})
 	c.witness = witness.New(witness.Config{PeerName: peerName, Reporter: c.reporter, Probing: c.probing()})
 	c.leader = control.New(wired(control.Config{
-		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Name: processName(), LockIsLease: !c.shared(),
+		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Verdicts: verdicts{c.discovery}, Name: processName(), LockIsLease: !c.shared(),
 		Address: advertised(c.plane.Advertise, c.listening), SetGateways: c.hosts.SetGateways, Turned: c.turned,
 		Beside: func(ctx context.Context, l control.Lead) { c.discovery.Run(ctx, l) },
 		Dwell:  c.plane.ReadyDwell, Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),

@@ -95,8 +95,9 @@ type Plane struct {
 	cfg Config
 	log *slog.Logger
 
-	mu   sync.Mutex
-	term *term // nil while another leads, and until it is rebuilt
+	mu      sync.Mutex
+	term    *term         // nil while another leads, and until it is rebuilt
+	changed chan struct{} // closed at the next change of a verdict
 }
 
 // New makes a Plane that does nothing until it is run.
@@ -110,7 +111,7 @@ func New(cfg Config) *Plane {
 	if cfg.Views == nil {
 		cfg.Views = nobody{}
 	}
-	p := &Plane{cfg: cfg, log: cfg.Logger}
+	p := &Plane{cfg: cfg, log: cfg.Logger, changed: make(chan struct{})}
 	if cfg.Metrics != nil {
 		cfg.Metrics.MustRegister(newProberCollector(p), newCollector(p), newRuntimeCollector(p))
 	}
@@ -169,6 +170,7 @@ func (p *Plane) set(t *term) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.term = t
+	p.move()
 }
 
 func (p *Plane) current() *term {

@@ -43,6 +43,9 @@ func (t *term) second(ctx context.Context) {
 	// 4. On disk before it is published, unless the store takes too long.
 	t.records.put(ctx, transitions)
 	t.publish(true)
+	if len(transitions) > 0 {
+		t.p.moved()
+	}
 	if tick.Number%collectEvery == 0 {
 		t.collect(ctx)
 		t.reserveMore(ctx)

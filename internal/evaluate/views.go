@@ -177,17 +177,30 @@ func (e *Evaluator) Standings(name string) []Standing {
 	}
 	out := make([]Standing, 0, len(s.instances))
 	for _, x := range s.instances {
-		st := Standing{
-			Instance: x.row, Verdict: verdicts[x.state.Verdict], Rule: x.state.Rule, Since: x.state.Since,
-			Weight: int(x.state.Weight), Ramp: int(x.state.Ramped()), Account: x.state.Explain(s.terms, e.now), Flaps: x.state.FlapsWithin(e.now),
-		}
-		if x.state.Quarantine.Until > e.now {
-			st.Until = x.state.Quarantine.Until
-		}
-		out = append(out, st)
+		out = append(out, e.standing(s, x))
 	}
 	slices.SortFunc(out, func(a, b Standing) int { return cmp.Compare(a.ID, b.ID) })
 	return out
+}
+
+// Standing is how one instance stands. False: there is none of that handle.
+func (e *Evaluator) Standing(handle uint32) (Standing, bool) {
+	x := e.instances[handle]
+	if x == nil {
+		return Standing{}, false
+	}
+	return e.standing(e.services[x.row.Service], x), true
+}
+
+func (e *Evaluator) standing(s *service, x *instance) Standing {
+	st := Standing{
+		Instance: x.row, Verdict: verdicts[x.state.Verdict], Rule: x.state.Rule, Since: x.state.Since,
+		Weight: int(x.state.Weight), Ramp: int(x.state.Ramped()), Account: x.state.Explain(s.terms, e.now), Flaps: x.state.FlapsWithin(e.now),
+	}
+	if x.state.Quarantine.Until > e.now {
+		st.Until = x.state.Quarantine.Until
+	}
+	return st
 }
 
 // Counts of a service's instances by verdict: :: verdict → instances.

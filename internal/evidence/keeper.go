@@ -22,6 +22,7 @@ type Keeper struct {
 	pending []Tick
 	names   map[uint32]Named // :: handle → what it means, of what is pending
 	dropped uint64
+	since   int // ticks that were added since it was time to flush
 }
 
 const (
@@ -53,7 +54,11 @@ func (k *Keeper) Add(t Tick, named func(handle uint32) (Named, bool)) bool {
 	if over := len(k.pending) - maxPending; over > 0 {
 		k.pending, k.dropped = append([]Tick(nil), k.pending[over:]...), k.dropped+uint64(over)
 	}
-	return len(k.pending) >= FlushEvery
+	if k.since++; k.since < FlushEvery {
+		return false
+	}
+	k.since = 0 // also where the bucket is out of reach: once in so many ticks is often enough
+	return true
 }
 
 // Dropped is how many ticks were given up because the bucket was out of reach.

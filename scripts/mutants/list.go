@@ -78,8 +78,16 @@ func attempts() []mutant {
 			"if !service.SamePlan(s.Routes.Value.Plan, plan) {\n\t\tif err := j.publish", "if false {\n\t\tif err := j.publish", inControl, "TestFinalizePublishesWhatItIsAboutToRecord",
 		},
 		{
-			"ready is live for 3 s", deployGo,
-			"newWatch(j.c.cfg.Dwell, rev, rev.Round), limit)", "newWatch(0, rev, rev.Round), limit)", inControl, "TestADeployServesAfterThreeSecondsOfReadiness",
+			"ready is live for 3 s", commandsGo,
+			"w := newWatch(j.c.cfg.Dwell, rev, round)", "w := newWatch(0, rev, round)", inControl, "TestADeployServesAfterThreeSecondsOfReadiness",
+		},
+		{
+			"ready is eligible by the service's contract", deployGo,
+			"j.judged(rev, rev.Round, false), limit)", "newWatch(j.c.cfg.Dwell, rev, rev.Round), limit)", inControl, "TestADeployWaitsForTheVerdictAndSaysWhatItSays",
+		},
+		{
+			"what is added is ready before a scale goes on", scaleGo,
+			"j.judged(rev.Value, 0, true)", "newWatch(j.c.cfg.Dwell, rev.Value, 0)", inControl, "TestAScaleUpWaitsForWhoIsNewAndNotForWhoIsIll",
 		},
 		{
 			"readiness is never latched", commandsGo,
@@ -305,7 +313,7 @@ func handovers() []mutant {
 		},
 		{
 			"an exclusive handover does not begin while a gateway is behind", exclusiveGo,
-			"if behind := j.behind(); len(behind) > 0 {", "if behind := j.behind(); false {", inControl, "TestAnExclusiveHandoverDoesNotBeginWhileAGatewayIsBehindAndNamesIt",
+			"if behind := j.behind(); len(behind) > 0 {\n\t\treturn fmt.Errorf(\"the exclusive", "if behind := j.behind(); false {\n\t\treturn fmt.Errorf(\"the exclusive", inControl, "TestAnExclusiveHandoverDoesNotBeginWhileAGatewayIsBehindAndNamesIt",
 		},
 		{
 			"an exclusive handover that fails starts the old one again", exclusiveGo,

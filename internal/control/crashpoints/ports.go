@@ -105,6 +105,9 @@ func applied(a store.Apply) string {
 			}
 		}
 		name := w.Kind + " " + normal(w.Name)
+		if w.Kind == service.KindTransition { // named by tick and handle
+			name, _, _ = strings.Cut(name, ".")
+		}
 		if w.Delete {
 			name = "-" + name
 		}

@@ -3,6 +3,7 @@ package crashpoints_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,8 +13,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/bucket"
 	"github.com/fairlead-platform/fairlead/internal/control"
 	"github.com/fairlead-platform/fairlead/internal/control/crashpoints"
+	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/gatewaytest"
 	"github.com/fairlead-platform/fairlead/internal/hosttest"
 	"github.com/fairlead-platform/fairlead/internal/saga"
@@ -127,9 +130,13 @@ func (w *world) start() {
 		Goodbye: func(ctx context.Context, name string) error { return l.GatewayGoodbye(ctx, name) },
 	})
 	out := io.Writer(w.log)
+	docs, hosts := l.life.Store(&audited{w.store, w}), l.life.Hosts(&guarded{w.hosts, w})
+	// What the plane reads is no point; what it writes goes by the controller.
+	plane := discovery.New(discovery.Config{Store: w.store, Bucket: nowhere{}, Hosts: hosts})
 	l.Control = control.New(control.Config{
-		Store: l.life.Store(&audited{w.store, w}), Hosts: l.life.Hosts(&guarded{w.hosts, w}), Gateways: l.life.Gateways(l.port),
-		Name: fmt.Sprintf("c%d", w.lives), LockIsLease: true, Warm: warm,
+		Store: docs, Hosts: hosts, Gateways: l.life.Gateways(l.port), Verdicts: believed{plane},
+		Beside: func(ctx context.Context, l control.Lead) { plane.Run(ctx, l) },
+		Name:   fmt.Sprintf("c%d", w.lives), LockIsLease: true, Warm: warm,
 		Logger: slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	})
 	close(made)
@@ -139,6 +146,33 @@ func (w *world) start() {
 	}()
 	w.now = l
 }
+
+// believed lets a controller see what its discovery plane believes.
+type believed struct{ *discovery.Plane }
+
+func (b believed) Of(service, instance string) control.Verdict {
+	r := b.Readiness(service, instance)
+	return control.Verdict{Ready: r.Ready, Before: r.Before, Why: r.Why}
+}
+
+// nowhere is a bucket out of reach: evidence is lost with its controller.
+type nowhere struct{}
+
+var errNowhere = errors.New("the bucket is out of reach")
+
+func (nowhere) Put(context.Context, string, io.Reader, bool) (bucket.Info, error) {
+	return bucket.Info{}, errNowhere
+}
+
+func (nowhere) Open(context.Context, string) (io.ReadCloser, bucket.Info, error) {
+	return nil, bucket.Info{}, errNowhere
+}
+
+func (nowhere) Stat(context.Context, string) (bucket.Info, error) { return bucket.Info{}, errNowhere }
+
+func (nowhere) List(context.Context, string) ([]bucket.Info, error) { return nil, errNowhere }
+
+func (nowhere) Delete(context.Context, string) error { return errNowhere }
 
 // revive starts a controller in the place of one that has died.
 func (w *world) revive() {

@@ -1,0 +1,112 @@
+package control_test
+
+import (
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/control"
+	"github.com/fairlead-platform/fairlead/internal/saga"
+	"github.com/fairlead-platform/fairlead/internal/service"
+)
+
+// opinions are what is believed of instances: nothing against them, but for
+// those that a test says something of.
+type opinions struct {
+	mu      sync.Mutex
+	against map[string]control.Verdict // :: instance, or service → verdict
+	changed chan struct{}
+}
+
+func newOpinions() *opinions {
+	return &opinions{against: map[string]control.Verdict{}, changed: make(chan struct{})}
+}
+
+func (o *opinions) Of(svc, instance string) control.Verdict {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, about := range []string{instance, svc} {
+		if v, is := o.against[about]; is {
+			return v
+		}
+	}
+	return control.Verdict{Ready: true, Before: true}
+}
+
+func (o *opinions) Changed() <-chan struct{} {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.changed
+}
+
+func (o *opinions) say(about string, v control.Verdict) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.against[about] = v
+	close(o.changed)
+	o.changed = make(chan struct{})
+}
+
+func (r *rig) judged(warm time.Duration) *opinions {
+	o := newOpinions()
+	r.start(options{warm: warm, edit: func(c *control.Config) { c.Verdicts = o }})
+	return o
+}
+
+func TestADeployWaitsForTheVerdictAndSaysWhatItSays(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		o := r.judged(0)
+		o.say("hello", control.Verdict{Why: "ineligible: its probes fail"})
+		r.deploy("hello", "one")
+		time.Sleep(20 * time.Second)
+		if n := len(r.live("hello-00001")); n != 1 || r.catalog("hello").Latest != "" {
+			t.Fatalf("%d live, the catalog names %q: a live instance was routed to before its verdict", n, r.catalog("hello").Latest)
+		}
+		o.say("hello", control.Verdict{Ready: true})
+		r.serves(time.Second, "hello", "hello-00001")
+		o.say("hello", control.Verdict{Why: "ineligible: its probes fail"})
+		r.deploy("hello", "two")
+		r.within(90*time.Second, "the deploy fails", func() bool { s := r.deploySaga("hello"); return s.State == saga.Failed || s.State == saga.Waiting })
+		if s := r.deploySaga("hello"); !strings.Contains(s.Error, "is live, and ineligible: its probes fail") {
+			t.Errorf("it says %q", s.Error)
+		}
+		if latest := r.catalog("hello").Latest; latest != "hello-00001" {
+			t.Errorf("%s serves", latest)
+		}
+	})
+}
+
+func TestAScaleUpWaitsForWhoIsNewAndNotForWhoIsIll(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		o := r.judged(0)
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		ill := r.live("hello-00001")[0]
+		o.say(ill.ID, control.Verdict{Before: true, Why: "ineligible: a third of its requests fails"})
+		o.say("hello", control.Verdict{Why: "unknown: it has only started"})
+		r.write("hello", func(d *service.Desired) { d.Instances = 3 })
+		r.within(10*time.Second, "they run", func() bool { return len(r.live("hello-00001")) == 3 })
+		time.Sleep(10 * time.Second)
+		if r.saga("hello", service.WorkScale).State == saga.Done {
+			t.Error("it is done before who is new was ready")
+		}
+		o.say("hello", control.Verdict{Ready: true})
+		r.within(5*time.Second, "it is done", func() bool { return r.saga("hello", service.WorkScale).State == saga.Done })
+	})
+}
+
+func TestARollbackToWhoIsWarmWaitsForNoVerdict(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		o := r.judged(10 * time.Minute)
+		r.deploy("hello", "one")
+		r.serves(10*time.Second, "hello", "hello-00001")
+		r.deploy("hello", "two")
+		r.serves(10*time.Second, "hello", "hello-00002")
+		o.say("hello", control.Verdict{Why: "unknown: nobody sees it"})
+		if _, err := r.rollback("hello", ""); err != nil {
+			t.Fatal(err)
+		}
+		r.leads(time.Second, "hello", "hello-00001")
+	})
+}
