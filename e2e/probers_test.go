@@ -24,6 +24,7 @@ type proberStatus struct {
 	Name, Zone               string
 	Connected, Gone, Suspect bool
 	Targets, Borrowed        int
+	Assignment               string
 }
 
 func (w *world) probers() map[string]proberStatus {
@@ -79,6 +80,19 @@ func TestProbersFindAClosedPortAndAStalledProcessAndTheirOwnLossRemovesNobody(t 
 		}
 	}
 
+	// A control that starts anew goes on with the assignment that is recorded.
+	before := p.probers()
+	p.control.kill()
+	p.control.again()
+	eventually(t, 30*time.Second, "the probers are back", func() bool {
+		by := p.probers()
+		return by["p-a1"].Connected && by["p-a2"].Connected && by["p-b1"].Connected
+	})
+	for name, b := range p.probers() {
+		if b.Assignment != before[name].Assignment || b.Targets != before[name].Targets {
+			t.Errorf("%s had %+v, and has %+v", name, before[name], b)
+		}
+	}
 	p.hurt("asked", syscall.SIGSTOP, "failing-probes", "timed out")
 	if n := eligible("asked"); n != 2 {
 		t.Errorf("of the healthy ones %d are eligible", n)

@@ -21,6 +21,10 @@ type pick struct {
 	borrowed bool
 }
 
+func (p pick) same(q pick) bool {
+	return p.borrowed == q.borrowed && slices.Equal(p.probers, q.probers)
+}
+
 const (
 	// lookers of a target where its zone has so many.
 	lookersEach = 2

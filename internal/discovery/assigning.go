@@ -17,7 +17,9 @@ type plan struct {
 	forgot  []store.Write
 	version uint64
 
-	picks   map[string]pick
+	before  map[string]pick // :: instance → as it is
+	picks   map[string]pick // :: instance → as it is to be
+	moved   []string        // instances that others look at than before
 	changed []ProberRecord
 }
 
@@ -73,7 +75,7 @@ func (t *term) plan() *plan {
 		return nil
 	}
 	p.stale = false
-	out := &plan{records: map[string]ProberRecord{}, kept: map[string]bool{}, version: p.version + 1}
+	out := &plan{records: map[string]ProberRecord{}, kept: map[string]bool{}, version: p.version + 1, before: p.picks}
 	for _, m := range p.sorted() {
 		if m.Handle == 0 {
 			m.Handle = p.top + 1
@@ -107,6 +109,11 @@ func (p *plan) compute() {
 	for id, x := range p.picks {
 		for _, name := range x.probers {
 			targets[name] = append(targets[name], id)
+		}
+	}
+	for _, s := range p.spots {
+		if was, is := p.before[s.id]; !is || !was.same(p.picks[s.id]) {
+			p.moved = append(p.moved, s.id)
 		}
 	}
 	for name, r := range p.records {
@@ -143,17 +150,13 @@ func (t *term) install(p *plan) {
 	if len(p.lookers) == 0 {
 		return
 	}
-	t.probing.unlooked = 0
-	for _, x := range t.probing.targets {
-		if x.over {
-			continue
+	t.probing.picks, t.probing.unlooked = p.picks, len(p.spots)-len(p.picks)
+	for _, id := range p.moved {
+		if x := t.probing.targets[id]; x != nil && !x.over {
+			pick := p.picks[id]
+			x.borrowed = pick.borrowed
+			t.precede(x, t.handlesOf(pick.probers))
 		}
-		pick := p.picks[x.id]
-		if len(pick.probers) == 0 {
-			t.probing.unlooked++
-		}
-		x.borrowed = pick.borrowed
-		t.precede(x, t.handlesOf(pick.probers))
 	}
 	for _, m := range t.probing.members {
 		if m.stream != nil {

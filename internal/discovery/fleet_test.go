@@ -259,7 +259,7 @@ func answer(c net.Conn, port string) {
 	case "hangs":
 		_, _ = r.ReadByte() // until the other side gives up
 		return
-	case "fails":
+	case "fails", "fails " + req.URL.Path:
 		code = http.StatusServiceUnavailable
 	}
 	_ = (&http.Response{StatusCode: code, ProtoMajor: 1, ProtoMinor: 1, Request: req, Close: true}).Write(c)

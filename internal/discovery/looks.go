@@ -74,7 +74,7 @@ func (p *Plane) Prober(name, zone string) (*ProberStream, error) {
 		return nil, ErrNotObserving
 	}
 	s := &ProberStream{t: t, wake: make(chan struct{}, 1), done: make(chan struct{}), sent: map[uint32]ProbeTarget{}}
-	first := !t.probing.any()
+	first := !t.probing.any
 	delete(t.probing.forgetting, name)
 	m := t.probing.members[name]
 	if m == nil {
@@ -94,7 +94,7 @@ func (p *Plane) Prober(name, zone string) (*ProberStream, error) {
 		m.gone, m.lost = false, false
 		t.probing.change()
 	}
-	if first {
+	if t.probing.count(); first {
 		t.lookersChanged()
 	}
 	s.wakeUp()

@@ -59,12 +59,14 @@ type probing struct {
 	before  map[string]bool          // :: instance whose preceding probers are accepted still
 	// forgetting are probers whose records are to be erased, by name.
 	forgetting map[string]bool
-	version    uint64        // of the newest assignment
-	top        uint32        // the highest handle that was given
-	unlooked   int           // targets that nobody has room for
-	stale      bool          // members or targets changed since it was computed
-	wake       chan struct{} // holds one: it is to be computed
-	blind      bool          // it was said that no prober is heard
+	version    uint64          // of the newest assignment
+	top        uint32          // the highest handle that was given
+	unlooked   int             // targets that nobody has room for
+	stale      bool            // members or targets changed since it was computed
+	any        bool            // there is a prober that is not away for long
+	picks      map[string]pick // :: instance → who looks at it, by the assignment in force; never edited
+	wake       chan struct{}   // holds one: it is to be computed
+	blind      bool            // it was said that no prober is heard
 }
 
 // proberMember is a prober that is known.
@@ -138,6 +140,7 @@ func (t *term) loadProbers(ctx context.Context) bool {
 		t.probing.enter(&proberMember{ProberRecord: r, kept: true, heard: now, until: now.Add(comeBack)})
 		t.probing.version = max(t.probing.version, r.Version)
 	}
+	t.probing.count()
 	return true
 }
 
@@ -176,25 +179,23 @@ func (t *term) forget(m *proberMember) {
 		t.probing.forgetting[m.Name] = true
 		t.probing.change()
 	}
-	if !t.probing.any() {
+	if t.probing.count(); !t.probing.any {
 		t.lookersChanged()
 	}
 }
 
-// any says whether there is a prober, be it heard or not.
-func (p *probing) any() bool {
+// count notes whether there is a prober, be it heard or not.
+func (p *probing) count() {
+	p.any = false
 	for _, m := range p.members {
-		if !m.lost {
-			return true
-		}
+		p.any = p.any || !m.lost
 	}
-	return false
 }
 
 // blindness says once that nobody looks any more, and once that somebody does.
 func (t *term) blindness(heard int) {
 	p := t.probing
-	switch is := heard == 0 && p.any(); {
+	switch is := heard == 0 && p.any; {
 	case is && !p.blind:
 		p.blind = true
 		t.log.Error("alarm: observation is lost: no prober is heard; nothing is concluded from that", "probers", p.names(), "instances", len(p.targets))
@@ -258,18 +259,19 @@ func (p *Plane) Probers() (all []ProberState, unlooked int, observing bool) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	targets, borrowed := map[uint32]int{}, map[uint32]int{} // :: prober's handle → how many
+	for _, x := range t.probing.targets {
+		for _, h := range x.probers {
+			targets[h]++
+			if x.borrowed {
+				borrowed[h]++
+			}
+		}
+	}
 	for _, m := range t.probing.sorted() {
 		s := ProberState{
 			Name: m.Name, Zone: m.Zone, Connected: m.stream != nil, Silent: time.Since(m.heard), Gone: m.gone,
-			Assignment: m.Version, Looked: m.looked, Suspect: m.suspect,
-		}
-		for _, x := range t.probing.targets {
-			if x.by(m.Handle) {
-				s.Targets++
-				if x.borrowed {
-					s.Borrowed++
-				}
-			}
+			Targets: targets[m.Handle], Borrowed: borrowed[m.Handle], Assignment: m.Version, Looked: m.looked, Suspect: m.suspect,
 		}
 		if !m.suspect.IsZero() {
 			s.Why = t.why(m)
@@ -322,7 +324,7 @@ func (t *term) unknown() (unknown, all int) {
 // lookable takes probes out of a contract where nobody could look: there is no
 // prober, and the instance has a word of its own.
 func (t *term) lookable(c eligibility.Contract) eligibility.Contract {
-	if c.Profile.Self && !t.probing.any() {
+	if c.Profile.Self && !t.probing.any {
 		c.Profile.Probe, c.Look = false, nil
 	}
 	return c

@@ -630,3 +630,117 @@ func TestMetricsSayWhoLooksWhoIsSilentAndWhoIsSuspect(t *testing.T) {
 		}
 	})
 }
+
+func TestADeclaredCheckIsWhatProbersDo(t *testing.T) {
+	inFleet(t, []string{"a"}, 2, 2, func(f *fleet) {
+		f.leader.lead.setReady("/ready")
+		f.net.set(instanceOf("a", 0).Address, "fails /health")
+		f.after(20 * time.Second)
+		if c := f.counts(); c[view.Eligible] != 2 {
+			t.Fatalf("by the ready path the verdicts are %v", c)
+		}
+		c := DefaultContract()
+		c.Look = &eligibility.ProbeCheck{Kind: "http", Path: "health"}
+		f.declare(c)
+		f.after(20 * time.Second)
+		if s := f.standing("a1"); s.Rule != eligibility.FailingProbes {
+			t.Errorf("by the path that its contract declares it is %v by %v: %q", s.Verdict, s.Rule, s.Account.Classes)
+		}
+		if s := f.standing("a2"); s.Verdict != view.Eligible || !strings.Contains(strings.Join(s.Account.Classes, "\n"), "each 5s by http health") {
+			t.Errorf("its sibling is %v: %q", s.Verdict, s.Account.Classes)
+		}
+	})
+}
+
+func TestAProberThatMovedLooksAtItsNewZone(t *testing.T) {
+	inFleet(t, []string{"a", "b"}, 2, 2, func(f *fleet) {
+		f.after(10 * time.Second)
+		f.kill("p-a1")
+		f.look("p-a1", "b")
+		f.after(5 * time.Second)
+		got, _ := f.recorded()
+		if got["p-a2"] != "a1 a2" || got["p-b1"]+got["p-b2"]+got["p-a1"] == "" || strings.Contains(got["p-a1"], "a1") {
+			t.Errorf("looked at is %v", got)
+		}
+		all, _, _ := f.leader.Probers()
+		if all[0].Name != "p-a1" || all[0].Zone != "b" {
+			t.Errorf("it is listed as %+v", all[0])
+		}
+		f.nobodyLeft()
+	})
+}
+
+func TestALaterStreamOfAProberTakesThePlaceOfTheEarlier(t *testing.T) {
+	inFleet(t, []string{"a"}, 2, 0, func(f *fleet) {
+		f.after(time.Second)
+		earlier, err := f.leader.Prober("p", "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		later, err := f.leader.Prober("p", "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		select {
+		case <-earlier.Done():
+		default:
+			t.Error("both are open")
+		}
+		earlier.Close() // which does not end the later one
+		if earlier.Take(1, nil) || !later.Take(1, nil) {
+			t.Error("looks are taken in by the wrong stream")
+		}
+		if n := later.News(); !n.Full || !n.Assignment {
+			t.Errorf("it begins with %+v", n)
+		}
+	})
+}
+
+func TestTheNumberOfAProberIsNeverGivenToAnother(t *testing.T) {
+	inFleet(t, []string{"a"}, 1, 2, func(f *fleet) {
+		f.after(5 * time.Second)
+		f.kill("p-a1")
+		f.kill("p-a2")
+		f.after(forgetAfter + time.Minute)
+		f.lead() // it knows what is recorded
+		f.look("p-new", "a")
+		f.after(5 * time.Second)
+		docs, _, err := f.store.List(t.Context(), service.KindProber)
+		if err != nil {
+			t.Fatal(err)
+		}
+		handles := map[string]uint32{} // :: prober → handle
+		for _, d := range docs {
+			var r ProberRecord
+			if err := json.Unmarshal(d.Body, &r); err != nil {
+				t.Fatal(err)
+			}
+			handles[r.Name] = r.Handle
+		}
+		if len(handles) != 2 || handles["p-new"] != 3 {
+			t.Errorf("two are forgotten, of which the last keeps its record, and recorded are %v", handles)
+		}
+	})
+}
+
+func TestAnInstanceThatNeverBecomesWellIsNotHurriedForEver(t *testing.T) {
+	inFleet(t, []string{"a"}, 1, 1, func(f *fleet) {
+		f.leader.lead.setReady("/ready")
+		f.net.set(instanceOf("a", 0).Address, "fails")
+		f.after(20 * time.Second)
+		f.dialsOf("p-a1")
+		f.after(10 * time.Second)
+		if n := f.dialsOf("p-a1"); n != 20 {
+			t.Errorf("%d looks in its first ten seconds", n)
+		}
+		f.after(time.Minute)
+		f.dialsOf("p-a1")
+		f.after(50 * time.Second)
+		if n := f.dialsOf("p-a1"); n != 10 {
+			t.Errorf("%d looks in fifty seconds, a minute later", n)
+		}
+		if s := f.standing("a1"); s.Verdict != view.Unknown || s.Rule != eligibility.Starting {
+			t.Errorf("it is %v by %v", s.Verdict, s.Rule)
+		}
+	})
+}

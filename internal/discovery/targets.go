@@ -74,7 +74,7 @@ func (t *term) follow(x registry.Instance, c eligibility.Contract) {
 	if old != nil {
 		next.probers, next.before, next.ends, next.borrowed, next.since = old.probers, old.before, old.ends, old.borrowed, old.since
 	} else {
-		next.probers = p.recorded(x.ID)
+		next.probers, next.borrowed = p.recorded(x.ID, x.Zone)
 	}
 	p.targets[x.ID] = next
 	t.pace(next, now)
@@ -83,14 +83,15 @@ func (t *term) follow(x registry.Instance, c eligibility.Contract) {
 
 // recorded are the handles of who looks at an instance by the records: a new
 // term goes on with what there was.
-func (p *probing) recorded(instance string) (handles []uint32) {
-	for _, m := range p.sorted() {
+func (p *probing) recorded(instance, zone string) (handles []uint32, borrowed bool) {
+	for _, m := range p.members {
 		if _, found := slices.BinarySearch(m.Targets, instance); found {
 			handles = append(handles, m.Handle)
+			borrowed = borrowed || m.Zone != zone
 		}
 	}
 	slices.Sort(handles)
-	return handles
+	return handles, borrowed
 }
 
 // check is how an instance is looked at: as declared, or at its ready path, or
@@ -166,17 +167,25 @@ func (t *term) meet(x registry.Instance) {
 
 // paces looks over the intervals of a part of the targets.
 func (t *term) paces(now int64) {
+	declared := map[string]int{} // :: service → its contract's interval
 	for _, x := range t.probing.targets {
-		if !x.over && (x.interval == quick || (now+int64(x.handle))%paceEvery == 0) {
-			t.pace(x, now)
+		if x.over || x.interval != quick && (now+int64(x.handle))%paceEvery != 0 {
+			continue
 		}
+		interval, is := declared[x.service]
+		if !is {
+			interval = t.inForce(x.service).ProbeInterval
+			declared[x.service] = interval
+		}
+		t.setPace(x, interval, now)
 	}
 }
 
 // pace sets a target's interval: short until the first verdict, long where
 // callers decide, otherwise its contract's.
-func (t *term) pace(x *target, now int64) {
-	interval := t.inForce(x.service).ProbeInterval
+func (t *term) pace(x *target, now int64) { t.setPace(x, t.inForce(x.service).ProbeInterval, now) }
+
+func (t *term) setPace(x *target, interval int, now int64) {
 	starting, enough := t.eval.Footing(x.handle)
 	was := x.interval
 	switch {
