@@ -289,7 +289,6 @@ func (p *Plane) Alarms() (alarms []string) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	unknown, all := t.unknown()
 	for _, m := range t.probing.sorted() {
 		switch {
 		case t.probing.blind:
@@ -300,6 +299,7 @@ func (p *Plane) Alarms() (alarms []string) {
 		}
 	}
 	if t.probing.blind {
+		unknown, all := t.unknown()
 		alarms = append(alarms, fmt.Sprintf("observation is lost: none of the probers %v is heard; %d of %d instances are unknown", t.probing.names(), unknown, all))
 	}
 	if n := t.probing.unlooked; n > 0 {

@@ -44,7 +44,8 @@ type Config struct {
 	Name   string
 	Report func(Look)
 	// AtOnce bounds the looks in flight, but for those around a refusal; zero
-	// means 64.
+	// means 512: a whole share of targets that hang takes no longer than an
+	// interval.
 	AtOnce int
 	// Dial opens connections to targets; nil means the network's.
 	Dial Dial
@@ -70,7 +71,7 @@ type watched struct {
 // New makes a prober without targets.
 func New(cfg Config) *Prober {
 	if cfg.AtOnce == 0 {
-		cfg.AtOnce = 64
+		cfg.AtOnce = 512
 	}
 	if cfg.Dial == nil {
 		cfg.Dial = new(net.Dialer).DialContext
