@@ -11,85 +11,88 @@ import (
 	"os"
 	"path/filepath"
 	"time"
-
-	"github.com/fairlead-platform/fairlead/view"
 )
 
-// The file is one header line, "fairlead-table FORMAT sha256:HEX LENGTH", and
-// then a view.Snapshot as JSON, of which the header gives checksum and length.
-const (
-	magic  = "fairlead-table"
-	format = 1
+// A file is one header line, "KIND FORMAT sha256:HEX LENGTH", and then JSON, of
+// which the header gives checksum and length.
+type kind struct {
+	magic string
+	what  string // it holds, for people
+}
+
+const format = 1
+
+var (
+	tableFile = kind{"fairlead-table", "the table"} // of a view.Snapshot
+	viewFile  = kind{"fairlead-view", "the view"}   // of a view.ServiceSnapshot
+	marksFile = kind{"fairlead-marks", "the marks"} // of view.Marks
 )
 
 var errNewer = errors.New("the file was written by a newer program")
 
 // encode makes the content of a file.
-func encode(s view.Snapshot) ([]byte, error) {
-	body, err := json.Marshal(s)
+func (k kind) encode(x any) ([]byte, error) {
+	body, err := json.Marshal(x)
 	if err != nil {
-		return nil, fmt.Errorf("cannot encode the table: %w", err)
+		return nil, fmt.Errorf("cannot encode %s: %w", k.what, err)
 	}
-	return frame(body), nil
+	return k.frame(body), nil
 }
 
-func frame(body []byte) []byte {
+func (k kind) frame(body []byte) []byte {
 	sum := sha256.Sum256(body)
-	head := fmt.Appendf(nil, "%s %d sha256:%s %d\n", magic, format, hex.EncodeToString(sum[:]), len(body))
+	head := fmt.Appendf(nil, "%s %d sha256:%s %d\n", k.magic, format, hex.EncodeToString(sum[:]), len(body))
 	return append(head, body...)
 }
 
 // decode reads what encode made. The error wraps errNewer for a format of a
-// newer program, and is of another kind for anything else that is no table.
-func decode(b []byte) (view.Snapshot, error) {
+// newer program, and is of another kind for anything else that is no such file.
+func (k kind) decode(b []byte, into any) error {
 	head, body, ok := bytes.Cut(b, []byte("\n"))
 	if !ok {
-		return view.Snapshot{}, errors.New("cannot read the table: it has no header")
+		return fmt.Errorf("cannot read %s: it has no header", k.what)
 	}
 	var name, sum string
 	var version, length int
 	// A newer format may have another header after its number.
 	n, _ := fmt.Sscanf(string(head), "%s %d sha256:%s %d", &name, &version, &sum, &length)
-	if name != magic || n < 2 {
-		return view.Snapshot{}, errors.New("cannot read the table: its header is not ours")
+	if name != k.magic || n < 2 {
+		return fmt.Errorf("cannot read %s: its header is not ours", k.what)
 	}
 	if version > format {
-		return view.Snapshot{}, fmt.Errorf("cannot read the table of format %d: %w", version, errNewer)
+		return fmt.Errorf("cannot read %s of format %d: %w", k.what, version, errNewer)
 	}
 	if version != format || len(body) != length {
-		return view.Snapshot{}, fmt.Errorf("cannot read the table: format %d with %d of %d bytes", version, len(body), length)
+		return fmt.Errorf("cannot read %s: format %d with %d of %d bytes", k.what, version, len(body), length)
 	}
 	if got := sha256.Sum256(body); hex.EncodeToString(got[:]) != sum {
-		return view.Snapshot{}, errors.New("cannot read the table: its checksum does not agree")
+		return fmt.Errorf("cannot read %s: its checksum does not agree", k.what)
 	}
-	var s view.Snapshot
-	if err := json.Unmarshal(body, &s); err != nil {
-		return view.Snapshot{}, fmt.Errorf("cannot read the table: %w", err)
+	if err := json.Unmarshal(body, into); err != nil {
+		return fmt.Errorf("cannot read %s: %w", k.what, err)
 	}
-	return s, nil
+	return nil
 }
 
 type loaded struct {
-	snapshot view.Snapshot
-	found    bool
-	written  time.Time
-	notes    []string
+	found   bool
+	written time.Time
+	notes   []string
 }
 
-// load reads the file; what cannot be read is set aside and noted.
-func load(path string) loaded {
+// load reads a file; what cannot be read is set aside and noted.
+func (k kind) load(path string, into any) loaded {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return loaded{}
 	}
 	if err != nil {
-		return loaded{notes: []string{"cannot read the table on disk: " + err.Error()}}
+		return loaded{notes: []string{"cannot read " + k.what + " on disk: " + err.Error()}}
 	}
-	s, err := decode(b)
-	if err != nil {
+	if err := k.decode(b, into); err != nil {
 		return loaded{notes: []string{setAside(path, err)}}
 	}
-	out := loaded{snapshot: s, found: true, written: time.Now()}
+	out := loaded{found: true, written: time.Now()}
 	if info, err := os.Stat(path); err == nil {
 		out.written = info.ModTime()
 	}
@@ -120,11 +123,11 @@ func setAside(path string, why error) string {
 
 // replace writes the file anew, so that at every moment, also after a loss of
 // power, the file is the former one or this one, whole.
-func replace(path string, content []byte) (err error) {
+func (k kind) replace(path string, content []byte) (err error) {
 	tmp := path + ".tmp"
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("cannot keep the table: %w", errors.Join(err, removed(tmp)))
+			err = fmt.Errorf("cannot keep "+k.what+": %w", errors.Join(err, removed(tmp)))
 		}
 	}()
 	f, err := os.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

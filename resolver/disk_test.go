@@ -32,6 +32,26 @@ func someHeld(t testing.TB, counter uint64) *view.Held {
 	return h
 }
 
+// The file of a table, as these tests use it.
+
+func encode(s view.Snapshot) ([]byte, error)    { return tableFile.encode(s) }
+func frame(body []byte) []byte                  { return tableFile.frame(body) }
+func replace(path string, content []byte) error { return tableFile.replace(path, content) }
+func decode(b []byte) (view.Snapshot, error) {
+	var s view.Snapshot
+	err := tableFile.decode(b, &s)
+	return s, err
+}
+
+func load(path string) (got struct {
+	loaded
+	snapshot view.Snapshot
+},
+) {
+	got.loaded = tableFile.load(path, &got.snapshot)
+	return got
+}
+
 func content(t testing.TB, h *view.Held) []byte {
 	t.Helper()
 	b, err := encode(h.Snapshot())

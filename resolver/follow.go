@@ -25,22 +25,38 @@ type refusal struct{ reason, leader string }
 
 func (r refusal) Error() string { return "refused: " + r.reason }
 
-// followLoop follows one control after the other, with full jitter between two
-// attempts, until ctx ends or goodbye was said.
+// followLoop follows one control after the other until ctx ends or goodbye was
+// said.
 func (h *Holder) followLoop(ctx context.Context) {
+	l := loop{controls: h.cfg.Controls, jitter: h.cfg.Jitter, session: h.session, left: h.left}
+	l.run(ctx)
+}
+
+// loop has one control after the other followed, with full jitter between two
+// attempts.
+type loop struct {
+	controls []string
+	jitter   func() float64
+	// session follows one until the stream ends. It says whether anything was
+	// taken; errGoodbye ends the loop.
+	session func(ctx context.Context, address string) (took bool, err error)
+	left    func(ctx context.Context, address string, err error)
+}
+
+func (l loop) run(ctx context.Context) {
 	attempt := 0
 	hint := ""
 	for next := 0; ctx.Err() == nil; next++ {
-		address := h.cfg.Controls[next%len(h.cfg.Controls)]
+		address := l.controls[next%len(l.controls)]
 		if hint != "" {
 			address, hint = hint, ""
 		}
 		began := time.Now()
-		took, err := h.session(ctx, address)
+		took, err := l.session(ctx, address)
 		if errors.Is(err, errGoodbye) {
 			return
 		}
-		h.left(ctx, address, err)
+		l.left(ctx, address, err)
 		var r refusal
 		if errors.As(err, &r) && r.leader != "" && r.leader != address {
 			hint = r.leader
@@ -48,15 +64,15 @@ func (h *Holder) followLoop(ctx context.Context) {
 		if took || time.Since(began) > settled {
 			attempt = 0
 		}
-		h.pause(ctx, attempt)
+		l.pause(ctx, attempt)
 		attempt++
 	}
 }
 
 // pause waits between nothing and the back-off of this attempt.
-func (h *Holder) pause(ctx context.Context, attempt int) {
+func (l loop) pause(ctx context.Context, attempt int) {
 	limit := min(backoffCap, backoffBase<<min(attempt, 10))
-	timer := time.NewTimer(time.Duration(h.cfg.Jitter() * float64(limit)))
+	timer := time.NewTimer(time.Duration(l.jitter() * float64(limit)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:

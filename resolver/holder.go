@@ -106,12 +106,13 @@ func OpenHolder(cfg HolderConfig) (*Holder, error) {
 	if err := os.MkdirAll(filepath.Dir(cfg.Path), 0o700); err != nil {
 		h.noteLocked("cannot make the folder of the table: " + err.Error())
 	}
-	loaded := load(cfg.Path)
+	var snapshot view.Snapshot
+	loaded := tableFile.load(cfg.Path, &snapshot)
 	for _, n := range loaded.notes {
 		h.noteLocked(n)
 	}
 	if loaded.found {
-		h.held = view.Restore(loaded.snapshot, cfg.Refuse)
+		h.held = view.Restore(snapshot, cfg.Refuse)
 		h.kept, h.heard, h.fromDisk = h.held, loaded.written, h.held.Told()
 		h.table.Store(h.held.Serving())
 	}

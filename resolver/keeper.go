@@ -42,9 +42,9 @@ func (h *Holder) keep() bool {
 	if held == kept {
 		return true
 	}
-	content, err := encode(held.Snapshot())
+	content, err := tableFile.encode(held.Snapshot())
 	if err == nil {
-		err = replace(h.cfg.Path, content)
+		err = tableFile.replace(h.cfg.Path, content)
 	}
 	h.keptNow(held, err)
 	return err == nil

@@ -44,7 +44,7 @@ func (f *follower) Publish(v *view.Service, urgent bool) {
 			recorded = ", after its record"
 		}
 	}
-	f.note("%s %d/%d urgent %v%s", strings.Join(ids, " "), v.Version.Epoch, v.Version.Counter, urgent, recorded)
+	f.note("%s of %d, %d/%d urgent %v%s", strings.Join(ids, " "), v.Marks[0].Counted, v.Version.Epoch, v.Version.Counter, urgent, recorded)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last = v
@@ -74,13 +74,12 @@ func TestAProcessThatEndedLeavesItsViewBetweenTwoSecondsOnceThatIsRecorded(t *te
 		l := r.begin()
 		defer l.stop()
 		time.Sleep(3*time.Second + 300*time.Millisecond)
-		r.expectPublished(f, "begin 1; i1 i2 i3 i4 1/1 urgent false")
+		r.expectPublished(f, "begin 1; i1 i2 i3 i4 of 4, 1/1 urgent false")
 		r.hosts.set("i1", service.InstanceExited)
-		r.hosts.set("i2", service.InstanceDraining)
 		time.Sleep(2 * window)
-		r.expectPublished(f, "i2 i3 i4 1/2 urgent true, after its record")
-		time.Sleep(time.Second)
-		r.expectPublished(f, "i3 i4 1/3 urgent false, after its record")
+		r.expectPublished(f, "i2 i3 i4 of 4, 1/2 urgent true, after its record")
+		time.Sleep(time.Second) // the rest: that it counts no more
+		r.expectPublished(f, "i2 i3 i4 of 3, 1/3 urgent false, after its record")
 		for _, x := range r.history() {
 			if x.Instance == "i1" && x.To.String() == "ineligible" && (x.Rule.String() != "gone" || x.Late || x.State.Judged != x.Tick) {
 				t.Errorf("the record is %+v", x)
@@ -118,9 +117,9 @@ func TestAnEpochThatIsTakenInMidTermNumbersAllViewsAnew(t *testing.T) {
 		defer func() { <-done }()
 		defer end()
 		time.Sleep(3 * time.Second)
-		r.expectPublished(f, "begin 1; i1 i2 1/1 urgent false")
+		r.expectPublished(f, "begin 1; i1 i2 of 2, 1/1 urgent false")
 		lead.by.Add(4)
 		time.Sleep(2 * time.Second)
-		r.expectPublished(f, "begin 5; i1 i2 5/2 urgent false")
+		r.expectPublished(f, "begin 5; i1 i2 of 2, 5/2 urgent false")
 	})
 }

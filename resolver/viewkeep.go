@@ -1,0 +1,171 @@
+package resolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+const (
+	viewSuffix = ".view"
+	marksName  = "marks"
+)
+
+// pathOf a service's file; any name makes one.
+func (h *Views) pathOf(service string) string {
+	return filepath.Join(h.cfg.Folder, url.PathEscape(service)+viewSuffix)
+}
+
+// load reads all that is on disk.
+func (h *Views) load() {
+	entries, err := os.ReadDir(h.cfg.Folder)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		h.noteLocked("cannot read the folder of the views: " + err.Error())
+	}
+	for _, e := range entries {
+		name, is := strings.CutSuffix(e.Name(), viewSuffix)
+		if service, err := url.PathUnescape(name); is && err == nil {
+			h.loadView(service)
+		}
+	}
+	got := marksFile.load(filepath.Join(h.cfg.Folder, marksName), &h.marks)
+	for _, n := range got.notes {
+		h.noteLocked(n)
+	}
+}
+
+func (h *Views) loadView(service string) {
+	var s view.ServiceSnapshot
+	got := viewFile.load(h.pathOf(service), &s)
+	for _, n := range got.notes {
+		h.noteLocked("of " + service + ": " + n)
+	}
+	if !got.found {
+		return
+	}
+	if s.Told.Name != service || s.Told.Version.Zero() {
+		h.noteLocked(setAside(h.pathOf(service), fmt.Errorf("the view of %q is in the file of %q", s.Told.Name, service)))
+		return
+	}
+	held := view.RestoreService(s)
+	h.held[service] = &holding{held: held, kept: held, fromDisk: held}
+	if got.written.After(h.heard) {
+		h.heard = got.written
+	}
+}
+
+// keepLoop writes what is held whenever it is not what is on disk. It tries
+// once more at the end.
+func (h *Views) keepLoop(ctx context.Context) {
+	var retry <-chan time.Time
+	for {
+		select { // something is to be kept, it is time to try again, or the end
+		case <-h.dirty:
+		case <-retry:
+		case <-ctx.Done():
+			h.keep()
+			return
+		}
+		retry = nil
+		if err := h.keep(); err != nil {
+			retry = time.After(keepRetry)
+		}
+	}
+}
+
+// keep writes every file that is not as what is held.
+func (h *Views) keep() error {
+	var errs []error
+	for service, held := range h.unkept() {
+		content, err := viewFile.encode(held.Snapshot())
+		if err == nil {
+			err = viewFile.replace(h.pathOf(service), content)
+		}
+		if err == nil {
+			h.keptView(service, held)
+		}
+		errs = append(errs, err)
+	}
+	errs = append(errs, h.keepMarks(), h.removeGone())
+	err := errors.Join(errs...)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil && (h.keepErr == nil || h.keepErr.Error() != err.Error()) {
+		h.noteLocked(err.Error())
+	}
+	h.keepErr = err
+	h.changedLocked()
+	return err
+}
+
+func (h *Views) unkept() map[string]*view.HeldService {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := map[string]*view.HeldService{} // :: service → what is to be written
+	for service, x := range h.held {
+		if x.held != nil && x.held != x.kept {
+			out[service] = x.held
+		}
+	}
+	return out
+}
+
+func (h *Views) keptView(service string, held *view.HeldService) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if x := h.held[service]; x != nil {
+		x.kept = held
+	} else {
+		h.gone[service] = true // it is wanted no more, and was written meanwhile
+	}
+}
+
+func (h *Views) keepMarks() error {
+	h.mu.Lock()
+	marks, heeds, kept := h.marks, h.heeds, h.keptMarks
+	h.mu.Unlock()
+	if heeds == kept {
+		return nil
+	}
+	content, err := marksFile.encode(marks)
+	if err == nil {
+		err = marksFile.replace(filepath.Join(h.cfg.Folder, marksName), content)
+	}
+	if err == nil {
+		h.mu.Lock()
+		h.keptMarks = heeds
+		h.mu.Unlock()
+	}
+	return err
+}
+
+func (h *Views) removeGone() error {
+	h.mu.Lock()
+	var services []string
+	for s := range h.gone {
+		services = append(services, s)
+	}
+	h.mu.Unlock()
+	var errs []error
+	for _, s := range services {
+		if err := os.Remove(h.pathOf(s)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("cannot remove the view of %s: %w", s, err))
+			continue
+		}
+		h.mu.Lock()
+		if x := h.held[s]; x != nil {
+			x.kept = nil // it is wanted again, and was removed just now
+		}
+		delete(h.gone, s)
+		h.mu.Unlock()
+	}
+	return errors.Join(errs...)
+}

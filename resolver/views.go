@@ -1,0 +1,269 @@
+package resolver
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	mathrand "math/rand/v2"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+
+	"github.com/fairlead-platform/fairlead/internal/outage"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// ViewsConfig says whose views to hold, where, and from whom. Name, Folder and
+// at least one of Controls are required.
+type ViewsConfig struct {
+	// Name that the subscriber is known by; its credentials must say the same.
+	Name string
+	// Session identifies this process; empty means a random one.
+	Session string
+	// Library and version of the subscriber, shown by the plane.
+	Library string
+	// Folder that the views are kept in, a file each. Nobody else may write there.
+	Folder string
+	// Controls are the addresses to subscribe at, tried in turn.
+	Controls []string
+	// Dial has the credentials for them.
+	Dial []grpc.DialOption
+	// Authenticated says whether the control at the other end proved that it
+	// is of the plane; nil asks that the transport is private and has integrity.
+	Authenticated func(*peer.Peer) bool
+	// Jitter returns a number in [0,1); nil means a random one.
+	Jitter func() float64
+	// Clock must be monotonic; nil means time.Now.
+	Clock func() time.Time
+	// Log may be nil.
+	Log *slog.Logger
+}
+
+// Views holds the views of the services that are wanted: in memory, on disk,
+// and up to date. Read [view.HeldService] for what it takes and what not.
+type Views struct {
+	cfg   ViewsConfig
+	began time.Time
+	dirty chan struct{} // something is to be kept
+	edit  chan struct{} // what is wanted changed
+	ack   chan struct{} // something is to be acknowledged
+
+	delivery sync.Mutex // one view is told at a time
+
+	mu        sync.Mutex
+	running   bool
+	wanted    map[string]bool // nil: nobody said yet
+	held      map[string]*holding
+	marks     view.Marks
+	keptMarks int             // of marks, how many heeds are on disk
+	heeds     int             // how often marks changed
+	gone      map[string]bool // :: service → its file is to be removed
+	hook      *func(*view.Service)
+	keepErr   error
+	connected string
+	heard     time.Time
+	missing   []string // features that the plane relies on and this program lacks
+	away      outage.Outage
+	changed   chan struct{}
+	notes     []string
+}
+
+// holding is what is held of one service.
+type holding struct {
+	held     *view.HeldService
+	kept     *view.HeldService // on disk
+	applied  *view.HeldService // who listens was told
+	acked    *view.HeldService // on the present stream
+	fromDisk *view.HeldService
+	refused  string // why the plane does not give its view
+}
+
+// OpenViews loads what is on disk; nothing is dialled before Run. A file that
+// cannot be read is set aside and said in Status: the error is about cfg alone.
+func OpenViews(cfg ViewsConfig) (*Views, error) {
+	if cfg.Name == "" || cfg.Folder == "" || len(cfg.Controls) == 0 {
+		return nil, errors.New("cannot open views: a name, a folder and an address of a control are needed")
+	}
+	cfg.fill()
+	h := &Views{
+		cfg: cfg, began: cfg.Clock(), dirty: make(chan struct{}, 1), edit: make(chan struct{}, 1), ack: make(chan struct{}, 1),
+		held: map[string]*holding{}, gone: map[string]bool{}, changed: make(chan struct{}),
+	}
+	if err := os.MkdirAll(cfg.Folder, 0o700); err != nil {
+		h.noteLocked("cannot make the folder of the views: " + err.Error())
+	}
+	h.load()
+	return h, nil
+}
+
+func (c *ViewsConfig) fill() {
+	if c.Session == "" {
+		c.Session = rand.Text()
+	}
+	if c.Authenticated == nil {
+		c.Authenticated = private
+	}
+	if c.Jitter == nil {
+		c.Jitter = mathrand.Float64
+	}
+	if c.Clock == nil {
+		c.Clock = time.Now
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+}
+
+// View to pick a service's instances by; nil where none is held. It never waits
+// for the plane.
+func (h *Views) View(service string) *view.Service {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if x := h.held[service]; x != nil {
+		return x.held.Serving()
+	}
+	return nil
+}
+
+// Want says which services' views are to be held; those of others are dropped,
+// from disk too. Until it was called, what is on disk is held.
+func (h *Views) Want(services []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	wanted := make(map[string]bool, len(services))
+	for _, s := range services {
+		if wanted[s] = true; h.held[s] == nil {
+			h.held[s] = &holding{}
+			delete(h.gone, s)
+		}
+	}
+	for s := range h.held {
+		if !wanted[s] {
+			delete(h.held, s)
+			h.gone[s] = true
+		}
+	}
+	h.wanted = wanted
+	signal(h.edit)
+	signal(h.dirty)
+}
+
+// OnChange has f called with each view that is held, and then with each that
+// comes into force, one at a time, before it is acknowledged. cancel ends the
+// calls, but for one under way.
+func (h *Views) OnChange(f func(*view.Service)) (cancel func()) {
+	h.mu.Lock()
+	h.hook = &f
+	names := make([]string, 0, len(h.held))
+	for name := range h.held {
+		names = append(names, name)
+	}
+	h.mu.Unlock()
+	slices.Sort(names)
+	for _, name := range names {
+		h.deliver(name)
+	}
+	return func() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if h.hook == &f {
+			h.hook = nil
+		}
+	}
+}
+
+// deliver tells who listens of a service's newest view.
+func (h *Views) deliver(service string) {
+	h.delivery.Lock()
+	defer h.delivery.Unlock()
+	h.mu.Lock()
+	x, hook := h.held[service], h.hook
+	var held *view.HeldService
+	if x != nil {
+		held = x.held
+	}
+	h.mu.Unlock()
+	if held == nil {
+		return
+	}
+	if hook != nil {
+		(*hook)(held.Serving())
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x.applied = held
+	h.changedLocked()
+	signal(h.ack)
+	signal(h.dirty)
+}
+
+// Run subscribes and keeps what comes, until ctx ends. It can be called once.
+func (h *Views) Run(ctx context.Context) error {
+	h.mu.Lock()
+	again := h.running
+	h.running = true
+	h.mu.Unlock()
+	if again {
+		return errors.New("cannot run views twice")
+	}
+	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
+	var keeper sync.WaitGroup
+	keeper.Go(func() { h.keepLoop(keeping) })
+	l := loop{controls: h.cfg.Controls, jitter: h.cfg.Jitter, session: h.session, left: h.left}
+	l.run(ctx)
+	stop()
+	keeper.Wait()
+	return nil
+}
+
+// heed checks the epoch that a leader shows, and keeps it.
+func (h *Views) heed(e view.Epoch, authenticated bool) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	marks, foreign, err := h.marks.Heed(e, authenticated)
+	if err != nil {
+		return err
+	}
+	if foreign {
+		h.noteLocked("views of another incarnation of the plane are followed: " + e.String())
+	}
+	if h.marks.Last() != e {
+		h.heeds++
+		signal(h.dirty)
+	}
+	h.marks = marks
+	return nil
+}
+
+// take puts a change into force. Of a service that is wanted no more nothing
+// is taken.
+func (h *Views) take(c view.Change) error {
+	h.mu.Lock()
+	x := h.held[c.Service]
+	if x == nil {
+		h.mu.Unlock()
+		return nil
+	}
+	next, err := x.held.Take(c, h.cfg.Clock().Sub(h.began))
+	if err != nil {
+		h.mu.Unlock()
+		return err
+	}
+	if text := next.Objection(); text != "" && text != x.held.Objection() {
+		h.noteLocked("the view of " + c.Service + " is not picked by as it was sent: " + text)
+	}
+	x.held, x.refused = next, ""
+	h.mu.Unlock()
+	h.deliver(c.Service)
+	return nil
+}
+
+func (h *Views) changedLocked() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}

@@ -1,0 +1,284 @@
+package resolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/peer"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/wire"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// features of views that this holder's users know to pick by.
+func features() []string { return []string{"out", "marks"} }
+
+// viewSession is one stream to one control. Two goroutines share it: one
+// receives and obeys, the other sends.
+type viewSession struct {
+	h       *Views
+	address string
+	stream  pb.SubscriptionService_SubscribeClient
+	watch   *time.Timer // ends the stream when nothing is heard
+	epoch   view.Epoch
+	region  string
+	ready   chan struct{}   // closed when the control has welcomed this subscriber
+	again   chan string     // services whose whole views are to be asked for
+	named   map[string]bool // :: service → subscribed to; the sender's own
+	took    bool
+}
+
+// session subscribes at one control until the stream ends. It says whether a
+// view was taken.
+func (h *Views) session(ctx context.Context, address string) (took bool, err error) {
+	options := append([]grpc.DialOption{grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxTable))}, h.cfg.Dial...)
+	conn, err := grpc.NewClient(target(address), options...)
+	if err != nil {
+		return false, fmt.Errorf("cannot dial control %s: %w", address, err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s := &viewSession{
+		h: h, address: address, watch: time.AfterFunc(silence, cancel), ready: make(chan struct{}),
+		again: make(chan string), named: map[string]bool{},
+	}
+	defer s.watch.Stop()
+	sent := make(chan struct{})
+	if s.stream, err = pb.NewSubscriptionServiceClient(conn).Subscribe(ctx); err == nil {
+		go func() {
+			defer close(sent)
+			defer cancel()
+			s.send(ctx)
+		}()
+		err = s.receive(ctx)
+	} else {
+		close(sent)
+	}
+	cancel()
+	<-sent
+	return s.took, errors.Join(err, conn.Close())
+}
+
+// send says hello, then what is wanted, what is applied, and that it lives. An
+// error is seen by who receives.
+func (s *viewSession) send(ctx context.Context) {
+	hello := &pb.SubscribeHello{Name: s.h.cfg.Name, Session: s.h.cfg.Session, Library: s.h.cfg.Library, Features: features()}
+	if s.stream.Send(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Hello{Hello: hello}}) != nil {
+		return
+	}
+	beat := time.NewTicker(beatEvery)
+	defer beat.Stop()
+	select {
+	case <-s.ready:
+	case <-ctx.Done():
+		return
+	}
+	s.h.forgetAcks()
+	m := s.h.edits(s.named)
+	for {
+		if m != nil && s.stream.Send(m) != nil {
+			return
+		}
+		select { // each leaves something to say, but the end
+		case <-s.h.edit:
+			m = s.h.edits(s.named)
+		case <-s.h.ack:
+			m = s.h.acks(s.epoch)
+		case service := <-s.again:
+			m = &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Edit{Edit: &pb.SubscriptionEdit{Add: []*pb.Subscription{{Service: service}}}}}
+		case <-beat.C:
+			m = &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Beat{Beat: &pb.FollowBeat{}}}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (s *viewSession) receive(ctx context.Context) error {
+	if _, err := s.stream.Header(); err != nil {
+		return err
+	}
+	for welcomed := false; ; {
+		m, err := s.stream.Recv()
+		if err != nil {
+			return err
+		}
+		s.watch.Reset(silence)
+		s.h.hear()
+		switch m := m.GetMessage().(type) {
+		case *pb.SubscribeResponse_Welcome:
+			if welcomed {
+				return errors.New("welcome was said twice")
+			}
+			if err := s.welcomed(m.Welcome); err != nil {
+				return err
+			}
+			welcomed = true
+		case *pb.SubscribeResponse_Change:
+			if !welcomed {
+				return errors.New("a view came before the welcome")
+			}
+			if err := s.change(ctx, m.Change); err != nil {
+				return err
+			}
+			s.watch.Reset(silence) // applying may have taken long
+		case *pb.SubscribeResponse_Refused:
+			s.h.refused(m.Refused.GetServices())
+		case *pb.SubscribeResponse_Refusal:
+			return refusal{m.Refusal.GetReason(), m.Refusal.GetLeader()}
+		}
+	}
+}
+
+func (s *viewSession) welcomed(w *pb.SubscribeWelcome) error {
+	p, ok := peer.FromContext(s.stream.Context())
+	e := wire.Epoch(w.GetEpoch())
+	if err := s.h.heed(e, ok && s.h.cfg.Authenticated(p)); err != nil {
+		return err
+	}
+	s.epoch, s.region = e, w.GetRegion()
+	s.h.arrived(s.address, w.GetMissing())
+	close(s.ready)
+	return nil
+}
+
+// change takes one view. One that does not fit what is held is asked for whole.
+func (s *viewSession) change(ctx context.Context, p *pb.ViewChange) error {
+	c, err := wire.Change(p, s.region, s.epoch)
+	if err == nil {
+		err = s.h.take(c)
+	}
+	switch {
+	case err == nil:
+		s.took = true
+		return nil
+	case c.Full() || !errors.Is(err, view.ErrBase) && !errors.Is(err, view.ErrDigest):
+		return err
+	}
+	select {
+	case s.again <- c.Service:
+	case <-ctx.Done():
+	}
+	return nil
+}
+
+// edits says what is wanted otherwise than the stream knows; nil is nothing.
+func (h *Views) edits(named map[string]bool) *pb.SubscribeRequest {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.wanted == nil {
+		return nil
+	}
+	e := &pb.SubscriptionEdit{}
+	for service := range named {
+		if !h.wanted[service] {
+			delete(named, service)
+			e.Drop = append(e.Drop, service)
+		}
+	}
+	for service := range h.wanted {
+		if named[service] {
+			continue
+		}
+		named[service] = true
+		sub := &pb.Subscription{Service: service}
+		if t := h.held[service].held.Told(); t != nil {
+			sub.Held = wire.HeldProto(t.Version, t.Digest().String())
+		}
+		e.Add = append(e.Add, sub)
+	}
+	if len(e.Add)+len(e.Drop) == 0 {
+		return nil
+	}
+	slices.Sort(e.Drop)
+	slices.SortFunc(e.Add, func(a, b *pb.Subscription) int {
+		if a.GetService() < b.GetService() {
+			return -1
+		}
+		return 1
+	})
+	return &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Edit{Edit: e}}
+}
+
+// forgetAcks: a new stream has heard of none.
+func (h *Views) forgetAcks() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, x := range h.held {
+		x.acked = nil
+	}
+	signal(h.ack)
+}
+
+// acks says what came into force since it was said last; nil is nothing.
+func (h *Views) acks(e view.Epoch) *pb.SubscribeRequest {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	m := &pb.ViewsApplied{}
+	for service, x := range h.held {
+		t := x.applied.Told()
+		if t == nil || x.applied == x.acked || t.Version.Incarnation != e.Incarnation {
+			continue
+		}
+		x.acked = x.applied
+		m.Views = append(m.Views, &pb.AppliedView{
+			Service: service, Epoch: t.Version.Epoch, Counter: t.Version.Counter, Objection: x.applied.Objection(),
+		})
+	}
+	if len(m.Views) == 0 {
+		return nil
+	}
+	return &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Applied{Applied: m}}
+}
+
+func (h *Views) hear() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.heard = h.cfg.Clock()
+}
+
+func (h *Views) refused(services []*pb.RefusedRoute) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, r := range services {
+		if x := h.held[r.GetService()]; x != nil && x.refused != r.GetReason() {
+			x.refused = r.GetReason()
+			h.noteLocked("the view of " + r.GetService() + " is refused: " + r.GetReason())
+		}
+	}
+}
+
+func (h *Views) arrived(address string, missing []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.connected, h.missing = address, missing
+	h.cfg.Log.Info("views are followed", "control", address, "away", h.away.Back(h.cfg.Clock()).Round(time.Millisecond))
+	if len(missing) > 0 {
+		h.noteLocked(fmt.Sprintf("this program is too old for what views here mean by %v", missing))
+	}
+	h.changedLocked()
+}
+
+func (h *Views) left(ctx context.Context, address string, err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.connected != "" {
+		h.connected = ""
+		h.changedLocked()
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	if now := h.cfg.Clock(); h.away.Failed(now) {
+		h.cfg.Log.Info("views are not followed", "control", address, "error", err, "for", h.away.For(now).Round(time.Second))
+	}
+	for _, rule := range []error{view.ErrOlderEpoch, view.ErrRivalEpoch, view.ErrUnauthenticated, view.ErrMalformed, view.ErrOlderVersion, view.ErrDigest} {
+		if errors.Is(err, rule) {
+			h.noteLocked(err.Error())
+		}
+	}
+}

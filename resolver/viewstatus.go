@@ -1,0 +1,88 @@
+package resolver
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// ViewsStatus says what is held, how old it is, and what is wrong with it.
+type ViewsStatus struct {
+	// Connected to Control, which has welcomed this subscriber.
+	Connected bool
+	Control   string
+	// Age is how long ago a control was last heard; before any was, how long
+	// ago the newest file was written. Zero when there is neither.
+	Age time.Duration
+	// Views by service.
+	Views []ViewStatus
+	// Missing are features that the plane relies on and this program lacks.
+	Missing []string
+	// KeepError says why what is held is not on disk; empty where it is.
+	KeepError string
+	// Notes are what a person should know, the latest last.
+	Notes []string
+}
+
+// ViewStatus is one service's view.
+type ViewStatus struct {
+	Service string
+	// Version as the plane told it, and the one on disk; zero is none.
+	Version, Keeps view.Version
+	// Source is SourceDisk or SourceStream; SourceNone where nothing is held.
+	Source string
+	// Objection says why what is picked by is not what was told.
+	Objection string
+	// Refused says why the plane does not give it.
+	Refused string
+}
+
+// Status says how the holder stands now.
+func (h *Views) Status() ViewsStatus {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	s := ViewsStatus{
+		Connected: h.connected != "", Control: h.connected, Missing: slices.Clone(h.missing), Notes: slices.Clone(h.notes),
+	}
+	if h.keepErr != nil {
+		s.KeepError = h.keepErr.Error()
+	}
+	if !h.heard.IsZero() {
+		s.Age = max(0, h.cfg.Clock().Sub(h.heard))
+	}
+	for service, x := range h.held {
+		v := ViewStatus{Service: service, Objection: x.held.Objection(), Refused: x.refused}
+		if t := x.held.Told(); t != nil {
+			v.Version, v.Source = t.Version, SourceStream
+			if x.held == x.fromDisk {
+				v.Source = SourceDisk
+			}
+		}
+		if t := x.kept.Told(); t != nil {
+			v.Keeps = t.Version
+		}
+		s.Views = append(s.Views, v)
+	}
+	slices.SortFunc(s.Views, func(a, b ViewStatus) int { return cmp.Compare(a.Service, b.Service) })
+	return s
+}
+
+// Changed is closed at the next change of Status, ages apart.
+func (h *Views) Changed() <-chan struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.changed
+}
+
+// noteLocked is for a person: said in Status and in the log.
+func (h *Views) noteLocked(text string) {
+	if n := len(h.notes); n > 0 && h.notes[n-1] == text {
+		return
+	}
+	h.cfg.Log.Warn(text, "subscriber", h.cfg.Name)
+	h.notes = append(h.notes, text)
+	h.notes = h.notes[max(0, len(h.notes)-maxNotes):]
+	h.changedLocked()
+}
