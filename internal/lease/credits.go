@@ -19,7 +19,7 @@ func (q *Queue) Offer(id, revision, minted string, grant int) (*Instance, []Comm
 	}
 	in.owned += grant
 	in.owed = max(0, in.owed-grant)
-	if in.state == Live && in.open {
+	if in.state == Live && in.open && !q.relented {
 		q.free += grant
 	} else {
 		in.state = Live

@@ -36,8 +36,15 @@ type Instance struct {
 	// owed is what a recall asked for beyond the idle credits: given back as
 	// leases end, before anyone who waits.
 	owed int
-	// open says that it is live and its revision is allowed.
+	// open says that it may be leased: it is live, its revision is allowed, and
+	// its view does not say that it is out, or says so of all.
 	open bool
+	// weight and marked are its standing, as far as it counts.
+	weight int
+	marked bool
+	// turn grows with each lease that goes elsewhere while its weight is below
+	// another's.
+	turn uint64
 }
 
 // State of the instance.
@@ -49,12 +56,12 @@ func (in *Instance) Owned() int { return in.owned }
 // InUse counts its leases.
 func (in *Instance) InUse() int { return in.inUse }
 
-// Open says that it may be leased: it is live and its revision is allowed.
+// Open says that it may be leased.
 func (in *Instance) Open() bool { return in.open }
 
 func (in *Instance) idle() int { return max(0, in.owned-in.inUse) }
 
-// lessBusy compares in-use/owned without dividing.
+// lessBusy compares in-use/share without dividing.
 func (in *Instance) lessBusy(o *Instance) bool {
-	return in.inUse*o.owned < o.inUse*in.owned
+	return uint64(in.inUse)*o.share() < uint64(o.inUse)*in.share()
 }

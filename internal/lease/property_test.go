@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/lease"
 	"github.com/fairlead-platform/fairlead/view"
@@ -57,12 +58,40 @@ func (l *ledger) checkGrant(name string, c lease.Command) {
 	if in := c.Instance; in.InUse() > in.Owned() {
 		l.t.Fatalf("%s has %d leases on %d credits", in.ID, in.InUse(), in.Owned())
 	}
+	l.checkStanding(name, c)
 	mine := l.asks[name].Arrived
 	for other, r := range l.asks {
 		if other != name && l.answers[other] == 0 && l.where[other] == g && r.Tag == c.Request.Tag && r.Arrived < mine {
 			l.t.Fatalf("%s overtook %s in %s", name, other, g)
 		}
 	}
+}
+
+// checkStanding: one that is out gets no lease while another, which is not, has
+// a credit here.
+func (l *ledger) checkStanding(name string, c lease.Command) {
+	out := func(in *lease.Instance) bool {
+		s, known := l.standings[in.ID]
+		return known && s.Weight == 0
+	}
+	if !out(c.Instance) {
+		return
+	}
+	for _, in := range l.rooms[l.where[name]].Instances() {
+		if in.State() == lease.Live && c.Rules.Allows(in.Revision, in.Minted) && !out(in) && in.Owned() > 0 {
+			l.t.Fatalf("%s got %s, which is out, while %s may answer", name, c.Instance.ID, in.ID)
+		}
+	}
+}
+
+func (l *ledger) newView() {
+	var f []string
+	for _, id := range slices.Sorted(maps.Keys(l.granted)) {
+		if s := rapid.SampledFrom([]string{"", "0", "100", "500", "1000", "1000m"}).Draw(l.t, "standing"); s != "" {
+			f = append(f, id+"="+s)
+		}
+	}
+	l.must(l.view(f))
 }
 
 func (l *ledger) newTable() {
@@ -141,7 +170,7 @@ func (l *ledger) must(err error) {
 }
 
 func (l *ledger) step() {
-	switch rapid.IntRange(0, 11).Draw(l.t, "input") {
+	switch rapid.IntRange(0, 13).Draw(l.t, "input") {
 	case 0:
 		l.newTable()
 	case 1, 2:
@@ -186,6 +215,11 @@ func (l *ledger) step() {
 		}
 	case 11:
 		l.disturb()
+	case 12:
+		l.newView()
+	case 13:
+		l.now += time.Second
+		l.must(l.relent(nil))
 	}
 }
 

@@ -7,15 +7,18 @@ import (
 
 // Queue is the waiting room of one request group: what waits, in order of
 // arrival, and the instances that poll it. Whoever arrives is granted a credit
-// of the least busy instance of an allowed revision, or waits for one. It is
-// not safe for concurrent use. The commands that a method returns are valid
+// of the least busy instance of an allowed revision, by the weights that its
+// view gives, or waits for one. It is not safe for concurrent use. The commands that a method returns are valid
 // until the next call.
 type Queue struct {
 	rules     *Rules // nil while no table leads here: nothing is granted
 	instances map[string]*Instance
-	open      []*Instance // live and allowed
-	free      int         // idle credits of open
-	turn      int         // where the next search begins, so that ties rotate
+	open      []*Instance         // who may be leased
+	free      int                 // idle credits of open
+	turn      int                 // where the next search begins, so that ties rotate
+	standings map[string]Standing // :: instance → what its view says; immutable, nil is no view
+	uneven    bool                // weights or marks of open differ
+	relented  bool                // who is out is leased too
 	waiting   fifo
 	told      int // the last reported demand
 	out       []Command
@@ -173,7 +176,12 @@ func (q *Queue) settle() []Command {
 
 // grant leases the least busy open instance; one is free.
 func (q *Queue) grant(r *Request) {
-	in := q.pick(r.Avoid)
+	var in *Instance
+	if q.uneven {
+		in = q.pickUneven(r.Avoid)
+	} else {
+		in = q.pick(r.Avoid)
+	}
 	in.inUse++
 	q.free--
 	q.do(Command{Verb: Grant, Request: r, Instance: in, Rules: q.rules})
@@ -208,16 +216,4 @@ func (q *Queue) pick(avoid *Instance) *Instance {
 		q.turn = 0
 	}
 	return best
-}
-
-// reopen finds the open instances anew.
-func (q *Queue) reopen() {
-	q.open, q.free, q.turn = q.open[:0], 0, 0
-	for _, in := range q.Instances() {
-		in.open = in.state == Live && q.rules != nil && q.rules.Allows(in.Revision, in.Minted)
-		if in.open {
-			q.open = append(q.open, in)
-			q.free += in.idle()
-		}
-	}
 }

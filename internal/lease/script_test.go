@@ -72,7 +72,7 @@ func (w *world) run(f []string) error {
 		"table": (*world).table, "offer": (*world).offer, "arrive": (*world).arrive,
 		"end": (*world).end, "hangup": (*world).hangup, "at": (*world).at, "resend": (*world).resend,
 		"terminating": (*world).terminating, "gone": (*world).gone, "recall": (*world).recall,
-		"refused": (*world).refused, "draw": (*world).draw,
+		"refused": (*world).refused, "draw": (*world).draw, "view": (*world).view, "relent": (*world).relent,
 	}[verb]
 	if !ok {
 		return fmt.Errorf("no such input: %s", verb)

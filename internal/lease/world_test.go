@@ -28,6 +28,7 @@ type world struct {
 	// displaced choose again once the table is in force in every room.
 	displaced []string
 	onGrant   func(name string, c lease.Command) // for properties
+	standings map[string]lease.Standing          // :: instance → what the view says
 }
 
 func newWorld() *world {
@@ -257,6 +258,34 @@ func (w *world) at(f []string) error {
 		if g, ok := w.where[name]; ok {
 			w.obey(g, w.room(g).Expire(w.asks[name], w.now))
 		}
+	}
+	return nil
+}
+
+// view [INSTANCE=WEIGHT[m]]... where m marks its zone; without any it is no view
+func (w *world) view(f []string) error {
+	w.standings = nil
+	for _, a := range f {
+		id, val, _ := strings.Cut(a, "=")
+		weight, marked := strings.CutSuffix(val, "m")
+		n, err := strconv.Atoi(weight)
+		if err != nil {
+			return err
+		}
+		if w.standings == nil {
+			w.standings = map[string]lease.Standing{}
+		}
+		w.standings[id] = lease.Standing{Weight: n, Marked: marked}
+	}
+	for _, g := range slices.Sorted(maps.Keys(w.rooms)) {
+		w.obey(g, w.room(g).Consider(w.standings))
+	}
+	return nil
+}
+
+func (w *world) relent([]string) error {
+	for _, g := range slices.Sorted(maps.Keys(w.rooms)) {
+		w.obey(g, w.room(g).Relent(w.now))
 	}
 	return nil
 }
