@@ -87,7 +87,7 @@ func attempts() []mutant {
 		},
 		{
 			"what is added is ready before a scale goes on", scaleGo,
-			"j.judged(rev.Value, 0, true)", "newWatch(j.c.cfg.Dwell, rev.Value, 0)", inControl, "TestAScaleUpWaitsForWhoIsNewAndNotForWhoIsIll",
+			"toBeReady(rev.Value, w), j.judged(rev.Value, 0, true)", "toBeReady(rev.Value, w), newWatch(j.c.cfg.Dwell, rev.Value, 0)", inControl, "TestAScaleUpWaitsForWhoIsNewAndNotForWhoIsIll",
 		},
 		{
 			"readiness is never latched", commandsGo,
@@ -288,7 +288,7 @@ func verbs() []mutant {
 		},
 		{
 			"what is added is ready before the rest is stopped", scaleGo,
-			"if err := j.awaitReady(ctx, r, heard, newWatch(j.c.cfg.Dwell, rev.Value, 0), limit); err != nil {", "if err := j.awaitReady(ctx, r, heard[:0], newWatch(j.c.cfg.Dwell, rev.Value, 0), limit); err != nil {", inControl, "TestAScaleGoesOnOnlyOnceWhatWasAddedIsReady",
+			"if err := j.awaitReady(ctx, r, toBeReady(rev.Value, w), j.judged(rev.Value, 0, true), rev.Value.Template.ReadyDeadline()); err != nil {", "if err := j.awaitReady(ctx, r, nil, j.judged(rev.Value, 0, true), rev.Value.Template.ReadyDeadline()); err != nil {", inControl, "TestAScaleGoesOnOnlyOnceWhatWasAddedIsReady",
 		},
 		{
 			"what led the traffic before is kept warm", shareGo,
