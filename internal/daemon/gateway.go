@@ -28,7 +28,9 @@ type gatewayRole struct {
 	holder  *resolver.Holder
 	trust   *trust
 	tables  *tables
+	views   *lateViews
 
+	seeing    *running
 	following *running
 	serving   *running
 	trusting  *running
@@ -50,7 +52,7 @@ type gatewayConfig struct {
 }
 
 func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
-	g := &gatewayRole{p: p, tables: &tables{}}
+	g := &gatewayRole{p: p, tables: &tables{}, views: &lateViews{}}
 	folder := filepath.Join(p.Data, dirGateway, cfg.name)
 	// 1. The identity that was given to it, if it has one.
 	var err error
@@ -60,7 +62,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	// 2. The proxy, which locks the folder and opens the listeners.
 	session := newID()
 	g.gateway, err = gateway.New(gateway.Config{
-		Name: cfg.name, Session: session, Public: cfg.public, Poll: cfg.poll, Dir: folder, Tables: g.tables,
+		Name: cfg.name, Session: session, Public: cfg.public, Poll: cfg.poll, Dir: folder, Tables: g.tables, Views: g.views,
 		ServerCreds: g.keys.RoleCredentials(identity.ServerOptions{}),
 		ServerOptions: []grpc.ServerOption{
 			grpc.ChainUnaryInterceptor(identity.UnaryInterceptor(identity.SocketGatewayPoll)),
@@ -81,6 +83,13 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 		return nil, errors.Join(err, g.gateway.Close())
 	}
 	g.tables.held = g.holder
+	g.views.Views, err = resolver.OpenViews(resolver.ViewsConfig{
+		Name: cfg.name, Session: session, Library: "fairlead gateway " + p.Version, Folder: filepath.Join(folder, "views"),
+		Controls: cfg.controls, Dial: toControl(g.keys, cfg.controls), Log: p.log,
+	})
+	if err != nil {
+		return nil, errors.Join(err, g.gateway.Close())
+	}
 	g.reports = gateway.Reports{Control: func() string { return g.holder.Status().Control }, Dial: toControl(g.keys, cfg.controls)}
 	g.trust = p.newTrust(&trust{
 		role: identity.Gateway, name: cfg.name, keys: g.keys, controls: cfg.controls, token: cfg.token, hint: cfg.hint,
@@ -123,6 +132,7 @@ func dialOptions(keys *identity.Keystore, expect identity.Role) []grpc.DialOptio
 func (g *gatewayRole) serve(ctx context.Context) {
 	g.serving = start(ctx, g.gateway.Run)
 	g.following = start(ctx, g.holder.Run)
+	g.seeing = start(ctx, g.views.Run)
 	g.trusting = start(ctx, g.trust.run)
 	g.reporting = start(ctx, func(ctx context.Context) error { return g.gateway.Report(ctx, g.reports) })
 }
@@ -140,8 +150,12 @@ func (g *gatewayRole) stop(goodbye bool) error {
 			g.p.log.Warn("goodbye was not taken: retire this gateway if it does not come back", "error", gerr)
 		}
 	}
-	return errors.Join(err, g.reporting.stop(), g.following.stop(), g.trusting.stop())
+	return errors.Join(err, g.reporting.stop(), g.following.stop(), g.seeing.stop(), g.trusting.stop())
 }
+
+// lateViews are opened after the gateway, which locks the folder that they are
+// kept in.
+type lateViews struct{ *resolver.Views }
 
 // tables joins the holder, which tells of a table by one function given at its
 // making, with the gateway, which is made before it.

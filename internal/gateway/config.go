@@ -24,6 +24,16 @@ type Tables interface {
 	OnChange(f func(*view.Table)) (cancel func())
 }
 
+// Views is the holder of the services' views, as a gateway needs it.
+type Views interface {
+	// Want says which services' views to hold. It does not wait.
+	Want(services []string)
+	// OnChange has f called with each view that is held, and with each later
+	// one, one at a time. When f returns leases are granted by it, so the holder
+	// acknowledges it only then. cancel ends the calls.
+	OnChange(f func(*view.Service)) (cancel func())
+}
+
 // Config of a gateway.
 type Config struct {
 	// Name it is known by; required.
@@ -39,6 +49,9 @@ type Config struct {
 	Dir string
 	// Tables to route by; required.
 	Tables Tables
+	// Views to choose by among the instances that a table allows; nil means that
+	// nothing is known of any.
+	Views Views
 	// ServerCreds of the poll listener; nil means plain text.
 	ServerCreds credentials.TransportCredentials
 	// ServerOptions are added to the poll server: interceptors and the like.

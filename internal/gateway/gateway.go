@@ -46,7 +46,7 @@ func New(cfg Config) (*Gateway, error) {
 	m := newMetrics()
 	g := &Gateway{
 		cfg: cfg, log: cfg.Logger.With("gateway", cfg.Name), start: time.Now(),
-		metrics: m, room: newRoom(m.of), stopping: make(chan struct{}),
+		metrics: m, room: newRoom(m.of, cfg.Views), stopping: make(chan struct{}),
 	}
 	if cfg.Metrics != nil {
 		if err := m.register(cfg.Metrics, g.room); err != nil {
@@ -123,6 +123,10 @@ func (g *Gateway) newGRPC() *grpc.Server {
 // Run serves until ctx ends, then drains, and gives everything up. It begins
 // with the table that is held, however old.
 func (g *Gateway) Run(ctx context.Context) error {
+	// The views first: no request is to go where one says that it should not.
+	if v := g.cfg.Views; v != nil {
+		defer v.OnChange(g.room.see)()
+	}
 	// Registered first, so that no table between the two is missed.
 	cancel := g.cfg.Tables.OnChange(g.room.apply)
 	defer cancel()
@@ -186,6 +190,7 @@ func (g *Gateway) tidy(ctx context.Context) {
 			return
 		case <-tick.C:
 			g.room.tidy()
+			g.room.relent(time.Since(g.start))
 		}
 	}
 }

@@ -77,6 +77,7 @@ func (m *metrics) done(x *exchange, took time.Duration) {
 type gauges struct {
 	room                             *room
 	waiting, leases, credits, served *prometheus.Desc
+	views                            *prometheus.Desc
 }
 
 func newGauges(rm *room) *gauges {
@@ -86,13 +87,14 @@ func newGauges(rm *room) *gauges {
 		waiting: prometheus.NewDesc("fairlead_gateway_waiting", "Requests that wait for a lease.", by, nil),
 		leases:  prometheus.NewDesc("fairlead_gateway_leases", "Leases held.", by, nil),
 		credits: prometheus.NewDesc("fairlead_gateway_credits", "Credits owned, those in use included.", by, nil),
+		views:   prometheus.NewDesc("fairlead_gateway_view", "The view that a service's instances are chosen by; its counter is the value.", []string{"service", "incarnation", "epoch"}, nil),
 		served:  prometheus.NewDesc("fairlead_gateway_table", "The route table in force; its counter is the value.", []string{"incarnation", "epoch"}, nil),
 	}
 }
 
 // Describe is part of prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{g.waiting, g.leases, g.credits, g.served} {
+	for _, d := range []*prometheus.Desc{g.waiting, g.leases, g.credits, g.served, g.views} {
 		ch <- d
 	}
 }
@@ -103,6 +105,10 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		for d, v := range map[*prometheus.Desc]int{g.waiting: s.waiting, g.leases: s.leases, g.credits: s.credits} {
 			ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, float64(v), s.service, s.group)
 		}
+	}
+	for _, s := range g.room.inForce() {
+		v := s.Version
+		ch <- prometheus.MustNewConstMetric(g.views, prometheus.GaugeValue, float64(v.Counter), s.Name, v.Incarnation, uitoa(v.Epoch))
 	}
 	if ix := g.room.index.Load(); ix != nil {
 		v := ix.version

@@ -16,9 +16,12 @@ import (
 type room struct {
 	mu      sync.Mutex
 	shards  map[lease.Key]*shard
-	members map[string]*member // :: instance → member
-	ended   []*pb.OutcomeRow   // of instances that are gone since outcomes were taken last
-	hosts   map[string]*host   // :: host name → host
+	members map[string]*member       // :: instance → member
+	ended   []*pb.OutcomeRow         // of instances that are gone since outcomes were taken last
+	hosts   map[string]*host         // :: host name → host
+	views   map[string]*view.Service // :: service → what its instances are chosen by
+	wanted  []string                 // services whose views are held
+	holder  Views                    // of them; may be nil
 
 	index atomic.Pointer[index]
 	boxes atomic.Pointer[[]*outbox] // of the connected hosts; replaced, never changed
@@ -53,10 +56,10 @@ type ticket struct {
 	rules   *lease.Rules
 }
 
-func newRoom(meter func(string) *meter) *room {
+func newRoom(meter func(string) *meter, holder Views) *room {
 	return &room{
 		shards: map[lease.Key]*shard{}, members: map[string]*member{},
-		hosts: map[string]*host{}, meter: meter,
+		hosts: map[string]*host{}, views: map[string]*view.Service{}, holder: holder, meter: meter,
 	}
 }
 
@@ -102,6 +105,7 @@ func (rm *room) applyLocked(t *view.Table) {
 	}
 	rm.index.Store(ix)
 	rm.collectLocked()
+	rm.wantLocked(ix)
 }
 
 // settled waits for a change of table that is under way.
@@ -114,6 +118,7 @@ func (rm *room) shardLocked(k lease.Key) *shard {
 	sh := rm.shards[k]
 	if sh == nil {
 		sh = &shard{key: k, q: lease.NewQueue(), room: rm}
+		sh.q.Consider(lease.StandingsOf(rm.views[k.Service], k.Group))
 		rm.shards[k] = sh
 	}
 	return sh
