@@ -49,7 +49,7 @@ var arrow = map[string]struct {
 	"resolver":                 {imports: []string{"view", "api/...", "internal/wire", "internal/outage"}},
 	"internal/surface/stream":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
 	"internal/surface/attach":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
-	"internal/surface/views":   {imports: []string{"view", "internal/wire", "api/..."}},
+	"internal/surface/views":   {imports: []string{"view", "internal/service", "internal/wire", "api/..."}},
 	"internal/surface/witness": {imports: []string{"api/..."}},
 	"internal/surface/httpapi": {imports: []string{"internal/explain", "internal/discovery", "internal/eligibility", "view", "internal/service", "internal/saga", "internal/store", "internal/bucket", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
 	"internal/control":         {imports: []string{"view", "internal/service", "internal/saga", "internal/store", "internal/fault", "internal/telemetry"}},

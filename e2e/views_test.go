@@ -111,6 +111,27 @@ func (w *world) spared(address, service, id string) {
 	})
 }
 
+// viewsHeld counts the current views of connected gateways.
+func (w *world) viewsHeld() (n int) {
+	w.t.Helper()
+	var all struct {
+		Gateways []struct {
+			Views, ViewsBehind int
+			ViewsConnected     bool
+		}
+	}
+	out := w.must("gateways", "-o", "json").stdout
+	if err := json.Unmarshal([]byte(out), &all); err != nil {
+		w.t.Fatalf("cannot read gateways: %v\n%s", err, out)
+	}
+	for _, g := range all.Gateways {
+		if g.ViewsConnected {
+			n += g.Views - g.ViewsBehind
+		}
+	}
+	return n
+}
+
 func TestGatewaysPickByTheViewsThatTheyHoldWhateverHappensToControl(t *testing.T) {
 	t.Parallel()
 	p := newPlant(t, plantOptions{})
@@ -127,6 +148,10 @@ func TestGatewaysPickByTheViewsThatTheyHoldWhateverHappensToControl(t *testing.T
 	}
 	eventually(t, 2*time.Minute, "the one that fails a third of its requests is out", func() bool {
 		return p.instances("hello")[ill.ID].Verdict == "ineligible"
+	})
+	eventually(t, 10*time.Second, "both gateways are known to pick by the published view", func() bool {
+		return strings.Contains(p.must("status", "hello").stdout, "picked by: gateway/gw1, gateway/gw2\n") &&
+			strings.Contains(p.must("explain", "hello/"+ill.ID).stdout, "picked by: gateway/gw1, gateway/gw2\n") && p.viewsHeld() == 2
 	})
 	p.control.kill() // before its trial
 	p.spared(one, "hello", ill.ID)
@@ -149,6 +174,9 @@ func TestGatewaysPickByTheViewsThatTheyHoldWhateverHappensToControl(t *testing.T
 	eventually(t, time.Minute, "another leader has it out as well", func() bool {
 		out := p.run("instances", "hello")
 		return out.code == 0 && strings.Contains(out.stdout, "ineligible")
+	})
+	eventually(t, 30*time.Second, "both gateways pick by the views of another leader", func() bool {
+		return strings.Contains(p.must("status", "hello").stdout, "picked by: gateway/gw1, gateway/gw2\n")
 	})
 	if got := p.answers(one, "hello", 30); got[""] != 0 || got[ill.ID] != 0 {
 		t.Errorf("under another leader: %v", got)

@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"fmt"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -59,18 +61,33 @@ func (cmd *gatewaysListCmd) Run(c *call) error {
 	plainFields(resp.Msg)
 	var rows [][]string
 	for _, g := range resp.Msg.GetGateways() {
-		rows = append(rows, []string{g.GetName(), connected(g.GetConnected()), spanOf(g.GetSilent()), orDash(g.GetServes()), orDash(g.GetKeeps()), orDash(g.GetPublicAddress()), orDash(g.GetPollAddress())})
+		rows = append(rows, []string{g.GetName(), connected(g.GetConnected()), spanOf(g.GetSilent()), orDash(g.GetServes()), orDash(g.GetKeeps()), views(g), orDash(g.GetPublicAddress()), orDash(g.GetPollAddress())})
 	}
-	c.out.rows("GATEWAY CONNECTED SILENT SERVES KEEPS PUBLIC POLL", rows)
+	c.out.rows("GATEWAY CONNECTED SILENT SERVES KEEPS VIEWS PUBLIC POLL", rows)
 	for _, g := range resp.Msg.GetGateways() {
 		for _, r := range g.GetRefused() {
 			c.out.line("%s refuses %s", g.GetName(), r)
+		}
+		if len(g.GetViewsMissing()) > 0 {
+			c.out.line("%s is too old for what views mean by %s", g.GetName(), strings.Join(g.GetViewsMissing(), ", "))
 		}
 		if g.GetKeepError() != "" {
 			c.out.line("%s cannot keep what it serves: %s", g.GetName(), g.GetKeepError())
 		}
 	}
 	return nil
+}
+
+// views says how many a gateway holds, and whether they are the published ones.
+func views(g *fairleadv1.GatewayStatus) string {
+	out := fmt.Sprint(g.GetViews())
+	if n := g.GetViewsBehind(); n > 0 {
+		out += fmt.Sprintf(",%d-behind", n)
+	}
+	if !g.GetViewsConnected() {
+		out += ",not-connected"
+	}
+	return out
 }
 
 type gatewaysRetireCmd struct {

@@ -52,6 +52,9 @@ func (p *printer) status(s *fairleadv1.GetStatusResponse) {
 	}
 	p.routes(s.GetRoutes(), s.GetService())
 	p.missing(s.GetMissing())
+	if s.GetView() != "" {
+		p.line("view           %s, %s", s.GetView(), heldBy(s.GetViewHolders()))
+	}
 	p.deployment(s.GetDeployment())
 	if s.GetNeedsOperator() != "" {
 		p.line("%s %s", p.paint(red, "needs operator"), s.GetNeedsOperator())

@@ -62,7 +62,40 @@ func (c *call) explainInstance(cl *client, service, instance string) error {
 		c.out.line("evidence  %s", e)
 	}
 	c.out.line("changes   by: %s", m.GetNext())
+	if m.GetView() != "" {
+		c.out.line("view      %s, %s", m.GetView(), heldBy(m.GetViewHolders()))
+	}
 	return nil
+}
+
+// heldBy says who picks by the published view, and who does not.
+func heldBy(all []*fairleadv1.ViewHolder) string {
+	var current, others []string
+	for _, h := range all {
+		text := h.GetSubscriber()
+		if !h.GetConnected() {
+			text += " (not connected)"
+		}
+		if h.GetObjection() != "" {
+			text += " (otherwise: " + h.GetObjection() + ")"
+		}
+		switch {
+		case h.GetCurrent():
+			current = append(current, text)
+		case h.GetVersion() == "":
+			others = append(others, text+" by none")
+		default:
+			others = append(others, text+" by "+h.GetVersion())
+		}
+	}
+	out := "nobody picks by it"
+	if len(current) > 0 {
+		out = "picked by: " + strings.Join(current, ", ")
+	}
+	if len(others) > 0 {
+		out += "; behind: " + strings.Join(others, ", ")
+	}
+	return out
 }
 
 type historyCmd struct {

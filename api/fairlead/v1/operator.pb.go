@@ -1074,7 +1074,10 @@ type GetStatusResponse struct {
 	// their hosts do not hear: nobody else can use them.
 	Missing []*MissingCredits `protobuf:"bytes,19,rep,name=missing,proto3" json:"missing,omitempty"`
 	// Notes on where its instances run.
-	Notes         []string `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
+	Notes []string `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
+	// View is the version of the view that is published of its instances; empty is none.
+	View          string        `protobuf:"bytes,21,opt,name=view,proto3" json:"view,omitempty"`
+	ViewHolders   []*ViewHolder `protobuf:"bytes,22,rep,name=view_holders,json=viewHolders,proto3" json:"view_holders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1249,6 +1252,101 @@ func (x *GetStatusResponse) GetNotes() []string {
 	return nil
 }
 
+func (x *GetStatusResponse) GetView() string {
+	if x != nil {
+		return x.View
+	}
+	return ""
+}
+
+func (x *GetStatusResponse) GetViewHolders() []*ViewHolder {
+	if x != nil {
+		return x.ViewHolders
+	}
+	return nil
+}
+
+// ViewHolder is who picks by a service's view.
+type ViewHolder struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Role and name, e.g. gateway/gw1.
+	Subscriber string `protobuf:"bytes,1,opt,name=subscriber,proto3" json:"subscriber,omitempty"`
+	// Version that it last acknowledged; empty is none.
+	Version string `protobuf:"bytes,2,opt,name=version,proto3" json:"version,omitempty"`
+	// Current says that this is the published one.
+	Current   bool `protobuf:"varint,3,opt,name=current,proto3" json:"current,omitempty"`
+	Connected bool `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
+	// Objection says why it picks by something else than was sent.
+	Objection     string `protobuf:"bytes,5,opt,name=objection,proto3" json:"objection,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewHolder) Reset() {
+	*x = ViewHolder{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewHolder) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewHolder) ProtoMessage() {}
+
+func (x *ViewHolder) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewHolder.ProtoReflect.Descriptor instead.
+func (*ViewHolder) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *ViewHolder) GetSubscriber() string {
+	if x != nil {
+		return x.Subscriber
+	}
+	return ""
+}
+
+func (x *ViewHolder) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *ViewHolder) GetCurrent() bool {
+	if x != nil {
+		return x.Current
+	}
+	return false
+}
+
+func (x *ViewHolder) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *ViewHolder) GetObjection() string {
+	if x != nil {
+		return x.Objection
+	}
+	return ""
+}
+
 type MissingCredits struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Gateway string                 `protobuf:"bytes,1,opt,name=gateway,proto3" json:"gateway,omitempty"`
@@ -1263,7 +1361,7 @@ type MissingCredits struct {
 
 func (x *MissingCredits) Reset() {
 	*x = MissingCredits{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[15]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1275,7 +1373,7 @@ func (x *MissingCredits) String() string {
 func (*MissingCredits) ProtoMessage() {}
 
 func (x *MissingCredits) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[15]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1288,7 +1386,7 @@ func (x *MissingCredits) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MissingCredits.ProtoReflect.Descriptor instead.
 func (*MissingCredits) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *MissingCredits) GetGateway() string {
@@ -1330,7 +1428,7 @@ type TrafficStatus struct {
 
 func (x *TrafficStatus) Reset() {
 	*x = TrafficStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[16]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1342,7 +1440,7 @@ func (x *TrafficStatus) String() string {
 func (*TrafficStatus) ProtoMessage() {}
 
 func (x *TrafficStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[16]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1355,7 +1453,7 @@ func (x *TrafficStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TrafficStatus.ProtoReflect.Descriptor instead.
 func (*TrafficStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TrafficStatus) GetRevision() string {
@@ -1401,7 +1499,7 @@ type RoutesStatus struct {
 
 func (x *RoutesStatus) Reset() {
 	*x = RoutesStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[17]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1511,7 @@ func (x *RoutesStatus) String() string {
 func (*RoutesStatus) ProtoMessage() {}
 
 func (x *RoutesStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[17]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1524,7 @@ func (x *RoutesStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RoutesStatus.ProtoReflect.Descriptor instead.
 func (*RoutesStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *RoutesStatus) GetVersion() string {
@@ -1503,7 +1601,7 @@ type UnheardGateway struct {
 
 func (x *UnheardGateway) Reset() {
 	*x = UnheardGateway{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[18]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1515,7 +1613,7 @@ func (x *UnheardGateway) String() string {
 func (*UnheardGateway) ProtoMessage() {}
 
 func (x *UnheardGateway) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[18]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1528,7 +1626,7 @@ func (x *UnheardGateway) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UnheardGateway.ProtoReflect.Descriptor instead.
 func (*UnheardGateway) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *UnheardGateway) GetName() string {
@@ -1557,7 +1655,7 @@ type RouteTraffic struct {
 
 func (x *RouteTraffic) Reset() {
 	*x = RouteTraffic{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[19]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1569,7 +1667,7 @@ func (x *RouteTraffic) String() string {
 func (*RouteTraffic) ProtoMessage() {}
 
 func (x *RouteTraffic) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[19]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1582,7 +1680,7 @@ func (x *RouteTraffic) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteTraffic.ProtoReflect.Descriptor instead.
 func (*RouteTraffic) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *RouteTraffic) GetRevision() string {
@@ -1627,7 +1725,7 @@ type RevisionStatus struct {
 
 func (x *RevisionStatus) Reset() {
 	*x = RevisionStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[20]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1639,7 +1737,7 @@ func (x *RevisionStatus) String() string {
 func (*RevisionStatus) ProtoMessage() {}
 
 func (x *RevisionStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[20]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1652,7 +1750,7 @@ func (x *RevisionStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RevisionStatus.ProtoReflect.Descriptor instead.
 func (*RevisionStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *RevisionStatus) GetName() string {
@@ -1715,7 +1813,7 @@ type InstanceStatus struct {
 
 func (x *InstanceStatus) Reset() {
 	*x = InstanceStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[21]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1727,7 +1825,7 @@ func (x *InstanceStatus) String() string {
 func (*InstanceStatus) ProtoMessage() {}
 
 func (x *InstanceStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[21]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1740,7 +1838,7 @@ func (x *InstanceStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceStatus.ProtoReflect.Descriptor instead.
 func (*InstanceStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *InstanceStatus) GetId() string {
@@ -1854,7 +1952,7 @@ type DeploymentStatus struct {
 
 func (x *DeploymentStatus) Reset() {
 	*x = DeploymentStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[22]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1866,7 +1964,7 @@ func (x *DeploymentStatus) String() string {
 func (*DeploymentStatus) ProtoMessage() {}
 
 func (x *DeploymentStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[22]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1879,7 +1977,7 @@ func (x *DeploymentStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeploymentStatus.ProtoReflect.Descriptor instead.
 func (*DeploymentStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *DeploymentStatus) GetRevision() string {
@@ -1954,7 +2052,7 @@ type ListRevisionsRequest struct {
 
 func (x *ListRevisionsRequest) Reset() {
 	*x = ListRevisionsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[23]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1966,7 +2064,7 @@ func (x *ListRevisionsRequest) String() string {
 func (*ListRevisionsRequest) ProtoMessage() {}
 
 func (x *ListRevisionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[23]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1979,7 +2077,7 @@ func (x *ListRevisionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRevisionsRequest.ProtoReflect.Descriptor instead.
 func (*ListRevisionsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListRevisionsRequest) GetService() string {
@@ -1998,7 +2096,7 @@ type ListRevisionsResponse struct {
 
 func (x *ListRevisionsResponse) Reset() {
 	*x = ListRevisionsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[24]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2010,7 +2108,7 @@ func (x *ListRevisionsResponse) String() string {
 func (*ListRevisionsResponse) ProtoMessage() {}
 
 func (x *ListRevisionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[24]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2023,7 +2121,7 @@ func (x *ListRevisionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRevisionsResponse.ProtoReflect.Descriptor instead.
 func (*ListRevisionsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ListRevisionsResponse) GetRevisions() []*RevisionStatus {
@@ -2044,7 +2142,7 @@ type ScaleServiceRequest struct {
 
 func (x *ScaleServiceRequest) Reset() {
 	*x = ScaleServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[25]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2154,7 @@ func (x *ScaleServiceRequest) String() string {
 func (*ScaleServiceRequest) ProtoMessage() {}
 
 func (x *ScaleServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[25]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2167,7 @@ func (x *ScaleServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleServiceRequest.ProtoReflect.Descriptor instead.
 func (*ScaleServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ScaleServiceRequest) GetService() string {
@@ -2102,7 +2200,7 @@ type ScaleServiceResponse struct {
 
 func (x *ScaleServiceResponse) Reset() {
 	*x = ScaleServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[26]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2114,7 +2212,7 @@ func (x *ScaleServiceResponse) String() string {
 func (*ScaleServiceResponse) ProtoMessage() {}
 
 func (x *ScaleServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[26]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2127,7 +2225,7 @@ func (x *ScaleServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ScaleServiceResponse.ProtoReflect.Descriptor instead.
 func (*ScaleServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ScaleServiceResponse) GetGeneration() int32 {
@@ -2147,7 +2245,7 @@ type RestartServiceRequest struct {
 
 func (x *RestartServiceRequest) Reset() {
 	*x = RestartServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[27]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2159,7 +2257,7 @@ func (x *RestartServiceRequest) String() string {
 func (*RestartServiceRequest) ProtoMessage() {}
 
 func (x *RestartServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[27]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2172,7 +2270,7 @@ func (x *RestartServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartServiceRequest.ProtoReflect.Descriptor instead.
 func (*RestartServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RestartServiceRequest) GetService() string {
@@ -2198,7 +2296,7 @@ type RestartServiceResponse struct {
 
 func (x *RestartServiceResponse) Reset() {
 	*x = RestartServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[28]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2210,7 +2308,7 @@ func (x *RestartServiceResponse) String() string {
 func (*RestartServiceResponse) ProtoMessage() {}
 
 func (x *RestartServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[28]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2223,7 +2321,7 @@ func (x *RestartServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RestartServiceResponse.ProtoReflect.Descriptor instead.
 func (*RestartServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RestartServiceResponse) GetGeneration() int32 {
@@ -2243,7 +2341,7 @@ type DeleteServiceRequest struct {
 
 func (x *DeleteServiceRequest) Reset() {
 	*x = DeleteServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2255,7 +2353,7 @@ func (x *DeleteServiceRequest) String() string {
 func (*DeleteServiceRequest) ProtoMessage() {}
 
 func (x *DeleteServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[29]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2268,7 +2366,7 @@ func (x *DeleteServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteServiceRequest.ProtoReflect.Descriptor instead.
 func (*DeleteServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *DeleteServiceRequest) GetService() string {
@@ -2294,7 +2392,7 @@ type DeleteServiceResponse struct {
 
 func (x *DeleteServiceResponse) Reset() {
 	*x = DeleteServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2306,7 +2404,7 @@ func (x *DeleteServiceResponse) String() string {
 func (*DeleteServiceResponse) ProtoMessage() {}
 
 func (x *DeleteServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[30]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2319,7 +2417,7 @@ func (x *DeleteServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteServiceResponse.ProtoReflect.Descriptor instead.
 func (*DeleteServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *DeleteServiceResponse) GetGeneration() int32 {
@@ -2347,7 +2445,7 @@ type SetTrafficRequest struct {
 
 func (x *SetTrafficRequest) Reset() {
 	*x = SetTrafficRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2457,7 @@ func (x *SetTrafficRequest) String() string {
 func (*SetTrafficRequest) ProtoMessage() {}
 
 func (x *SetTrafficRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[31]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2470,7 @@ func (x *SetTrafficRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTrafficRequest.ProtoReflect.Descriptor instead.
 func (*SetTrafficRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetTrafficRequest) GetService() string {
@@ -2419,7 +2517,7 @@ type SetTrafficResponse struct {
 
 func (x *SetTrafficResponse) Reset() {
 	*x = SetTrafficResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2431,7 +2529,7 @@ func (x *SetTrafficResponse) String() string {
 func (*SetTrafficResponse) ProtoMessage() {}
 
 func (x *SetTrafficResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[32]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2444,7 +2542,7 @@ func (x *SetTrafficResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetTrafficResponse.ProtoReflect.Descriptor instead.
 func (*SetTrafficResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *SetTrafficResponse) GetGeneration() int32 {
@@ -2473,7 +2571,7 @@ type RollbackServiceRequest struct {
 
 func (x *RollbackServiceRequest) Reset() {
 	*x = RollbackServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2485,7 +2583,7 @@ func (x *RollbackServiceRequest) String() string {
 func (*RollbackServiceRequest) ProtoMessage() {}
 
 func (x *RollbackServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[33]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2498,7 +2596,7 @@ func (x *RollbackServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackServiceRequest.ProtoReflect.Descriptor instead.
 func (*RollbackServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{33}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *RollbackServiceRequest) GetService() string {
@@ -2558,7 +2656,7 @@ type RollbackServiceResponse struct {
 
 func (x *RollbackServiceResponse) Reset() {
 	*x = RollbackServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2570,7 +2668,7 @@ func (x *RollbackServiceResponse) String() string {
 func (*RollbackServiceResponse) ProtoMessage() {}
 
 func (x *RollbackServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[34]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2583,7 +2681,7 @@ func (x *RollbackServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RollbackServiceResponse.ProtoReflect.Descriptor instead.
 func (*RollbackServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{34}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *RollbackServiceResponse) GetGeneration() int32 {
@@ -2626,7 +2724,7 @@ type AbortServiceRequest struct {
 
 func (x *AbortServiceRequest) Reset() {
 	*x = AbortServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2638,7 +2736,7 @@ func (x *AbortServiceRequest) String() string {
 func (*AbortServiceRequest) ProtoMessage() {}
 
 func (x *AbortServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[35]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2651,7 +2749,7 @@ func (x *AbortServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortServiceRequest.ProtoReflect.Descriptor instead.
 func (*AbortServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{35}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *AbortServiceRequest) GetService() string {
@@ -2684,7 +2782,7 @@ type AbortServiceResponse struct {
 
 func (x *AbortServiceResponse) Reset() {
 	*x = AbortServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2696,7 +2794,7 @@ func (x *AbortServiceResponse) String() string {
 func (*AbortServiceResponse) ProtoMessage() {}
 
 func (x *AbortServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[36]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2709,7 +2807,7 @@ func (x *AbortServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AbortServiceResponse.ProtoReflect.Descriptor instead.
 func (*AbortServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{36}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *AbortServiceResponse) GetGeneration() int32 {
@@ -2731,7 +2829,7 @@ type PauseServiceRequest struct {
 
 func (x *PauseServiceRequest) Reset() {
 	*x = PauseServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2743,7 +2841,7 @@ func (x *PauseServiceRequest) String() string {
 func (*PauseServiceRequest) ProtoMessage() {}
 
 func (x *PauseServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[37]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2756,7 +2854,7 @@ func (x *PauseServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseServiceRequest.ProtoReflect.Descriptor instead.
 func (*PauseServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{37}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *PauseServiceRequest) GetService() string {
@@ -2789,7 +2887,7 @@ type PauseServiceResponse struct {
 
 func (x *PauseServiceResponse) Reset() {
 	*x = PauseServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2801,7 +2899,7 @@ func (x *PauseServiceResponse) String() string {
 func (*PauseServiceResponse) ProtoMessage() {}
 
 func (x *PauseServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[38]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2814,7 +2912,7 @@ func (x *PauseServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PauseServiceResponse.ProtoReflect.Descriptor instead.
 func (*PauseServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{38}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *PauseServiceResponse) GetGeneration() int32 {
@@ -2836,7 +2934,7 @@ type ResumeServiceRequest struct {
 
 func (x *ResumeServiceRequest) Reset() {
 	*x = ResumeServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2848,7 +2946,7 @@ func (x *ResumeServiceRequest) String() string {
 func (*ResumeServiceRequest) ProtoMessage() {}
 
 func (x *ResumeServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[39]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2861,7 +2959,7 @@ func (x *ResumeServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeServiceRequest.ProtoReflect.Descriptor instead.
 func (*ResumeServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{39}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ResumeServiceRequest) GetService() string {
@@ -2894,7 +2992,7 @@ type ResumeServiceResponse struct {
 
 func (x *ResumeServiceResponse) Reset() {
 	*x = ResumeServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2906,7 +3004,7 @@ func (x *ResumeServiceResponse) String() string {
 func (*ResumeServiceResponse) ProtoMessage() {}
 
 func (x *ResumeServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[40]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2919,7 +3017,7 @@ func (x *ResumeServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResumeServiceResponse.ProtoReflect.Descriptor instead.
 func (*ResumeServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{40}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ResumeServiceResponse) GetGeneration() int32 {
@@ -2940,7 +3038,7 @@ type DeleteRevisionRequest struct {
 
 func (x *DeleteRevisionRequest) Reset() {
 	*x = DeleteRevisionRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2952,7 +3050,7 @@ func (x *DeleteRevisionRequest) String() string {
 func (*DeleteRevisionRequest) ProtoMessage() {}
 
 func (x *DeleteRevisionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[41]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2965,7 +3063,7 @@ func (x *DeleteRevisionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRevisionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteRevisionRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{41}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DeleteRevisionRequest) GetService() string {
@@ -2997,7 +3095,7 @@ type DeleteRevisionResponse struct {
 
 func (x *DeleteRevisionResponse) Reset() {
 	*x = DeleteRevisionResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3009,7 +3107,7 @@ func (x *DeleteRevisionResponse) String() string {
 func (*DeleteRevisionResponse) ProtoMessage() {}
 
 func (x *DeleteRevisionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[42]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3022,7 +3120,7 @@ func (x *DeleteRevisionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteRevisionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteRevisionResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{42}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{43}
 }
 
 type ExplainServiceRequest struct {
@@ -3034,7 +3132,7 @@ type ExplainServiceRequest struct {
 
 func (x *ExplainServiceRequest) Reset() {
 	*x = ExplainServiceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3046,7 +3144,7 @@ func (x *ExplainServiceRequest) String() string {
 func (*ExplainServiceRequest) ProtoMessage() {}
 
 func (x *ExplainServiceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[43]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3059,7 +3157,7 @@ func (x *ExplainServiceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainServiceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainServiceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{43}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ExplainServiceRequest) GetService() string {
@@ -3081,7 +3179,7 @@ type ExplainServiceResponse struct {
 
 func (x *ExplainServiceResponse) Reset() {
 	*x = ExplainServiceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3191,7 @@ func (x *ExplainServiceResponse) String() string {
 func (*ExplainServiceResponse) ProtoMessage() {}
 
 func (x *ExplainServiceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[44]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3204,7 @@ func (x *ExplainServiceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainServiceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainServiceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{44}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *ExplainServiceResponse) GetService() string {
@@ -3142,7 +3240,7 @@ type ExplainSection struct {
 
 func (x *ExplainSection) Reset() {
 	*x = ExplainSection{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3154,7 +3252,7 @@ func (x *ExplainSection) String() string {
 func (*ExplainSection) ProtoMessage() {}
 
 func (x *ExplainSection) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[45]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3167,7 +3265,7 @@ func (x *ExplainSection) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainSection.ProtoReflect.Descriptor instead.
 func (*ExplainSection) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{45}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *ExplainSection) GetTitle() string {
@@ -3193,7 +3291,7 @@ type ListInstancesRequest struct {
 
 func (x *ListInstancesRequest) Reset() {
 	*x = ListInstancesRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3205,7 +3303,7 @@ func (x *ListInstancesRequest) String() string {
 func (*ListInstancesRequest) ProtoMessage() {}
 
 func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[46]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3218,7 +3316,7 @@ func (x *ListInstancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesRequest.ProtoReflect.Descriptor instead.
 func (*ListInstancesRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{46}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *ListInstancesRequest) GetService() string {
@@ -3241,7 +3339,7 @@ type ListInstancesResponse struct {
 
 func (x *ListInstancesResponse) Reset() {
 	*x = ListInstancesResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3253,7 +3351,7 @@ func (x *ListInstancesResponse) String() string {
 func (*ListInstancesResponse) ProtoMessage() {}
 
 func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[47]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3266,7 +3364,7 @@ func (x *ListInstancesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInstancesResponse.ProtoReflect.Descriptor instead.
 func (*ListInstancesResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{47}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListInstancesResponse) GetService() string {
@@ -3316,7 +3414,7 @@ type InstanceStanding struct {
 
 func (x *InstanceStanding) Reset() {
 	*x = InstanceStanding{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3328,7 +3426,7 @@ func (x *InstanceStanding) String() string {
 func (*InstanceStanding) ProtoMessage() {}
 
 func (x *InstanceStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[48]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3341,7 +3439,7 @@ func (x *InstanceStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceStanding.ProtoReflect.Descriptor instead.
 func (*InstanceStanding) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{48}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *InstanceStanding) GetId() string {
@@ -3438,7 +3536,7 @@ type ExplainInstanceRequest struct {
 
 func (x *ExplainInstanceRequest) Reset() {
 	*x = ExplainInstanceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3450,7 +3548,7 @@ func (x *ExplainInstanceRequest) String() string {
 func (*ExplainInstanceRequest) ProtoMessage() {}
 
 func (x *ExplainInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3463,7 +3561,7 @@ func (x *ExplainInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainInstanceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{49}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ExplainInstanceRequest) GetService() string {
@@ -3489,14 +3587,17 @@ type ExplainInstanceResponse struct {
 	// Evidence is what each class says: probes, self, outcomes.
 	Evidence []string `protobuf:"bytes,4,rep,name=evidence,proto3" json:"evidence,omitempty"`
 	// Next is what would change the verdict.
-	Next          string `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
+	Next string `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
+	// View is the version that is published.
+	View          string        `protobuf:"bytes,6,opt,name=view,proto3" json:"view,omitempty"`
+	ViewHolders   []*ViewHolder `protobuf:"bytes,7,rep,name=view_holders,json=viewHolders,proto3" json:"view_holders,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainInstanceResponse) Reset() {
 	*x = ExplainInstanceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3508,7 +3609,7 @@ func (x *ExplainInstanceResponse) String() string {
 func (*ExplainInstanceResponse) ProtoMessage() {}
 
 func (x *ExplainInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3521,7 +3622,7 @@ func (x *ExplainInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainInstanceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{50}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainInstanceResponse) GetService() string {
@@ -3559,6 +3660,20 @@ func (x *ExplainInstanceResponse) GetNext() string {
 	return ""
 }
 
+func (x *ExplainInstanceResponse) GetView() string {
+	if x != nil {
+		return x.View
+	}
+	return ""
+}
+
+func (x *ExplainInstanceResponse) GetViewHolders() []*ViewHolder {
+	if x != nil {
+		return x.ViewHolders
+	}
+	return nil
+}
+
 type ListTransitionsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
@@ -3572,7 +3687,7 @@ type ListTransitionsRequest struct {
 
 func (x *ListTransitionsRequest) Reset() {
 	*x = ListTransitionsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3584,7 +3699,7 @@ func (x *ListTransitionsRequest) String() string {
 func (*ListTransitionsRequest) ProtoMessage() {}
 
 func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3597,7 +3712,7 @@ func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListTransitionsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{51}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ListTransitionsRequest) GetService() string {
@@ -3636,7 +3751,7 @@ type ListTransitionsResponse struct {
 
 func (x *ListTransitionsResponse) Reset() {
 	*x = ListTransitionsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3648,7 +3763,7 @@ func (x *ListTransitionsResponse) String() string {
 func (*ListTransitionsResponse) ProtoMessage() {}
 
 func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3661,7 +3776,7 @@ func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListTransitionsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{52}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListTransitionsResponse) GetTransitions() []*Transition {
@@ -3701,7 +3816,7 @@ type PolicyChange struct {
 
 func (x *PolicyChange) Reset() {
 	*x = PolicyChange{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3713,7 +3828,7 @@ func (x *PolicyChange) String() string {
 func (*PolicyChange) ProtoMessage() {}
 
 func (x *PolicyChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3726,7 +3841,7 @@ func (x *PolicyChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChange.ProtoReflect.Descriptor instead.
 func (*PolicyChange) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *PolicyChange) GetAt() *timestamppb.Timestamp {
@@ -3777,7 +3892,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3789,7 +3904,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3802,7 +3917,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *Transition) GetAt() *timestamppb.Timestamp {
@@ -3884,7 +3999,7 @@ type GetContractRequest struct {
 
 func (x *GetContractRequest) Reset() {
 	*x = GetContractRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3896,7 +4011,7 @@ func (x *GetContractRequest) String() string {
 func (*GetContractRequest) ProtoMessage() {}
 
 func (x *GetContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3909,7 +4024,7 @@ func (x *GetContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContractRequest.ProtoReflect.Descriptor instead.
 func (*GetContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *GetContractRequest) GetService() string {
@@ -3931,7 +4046,7 @@ type GetContractResponse struct {
 
 func (x *GetContractResponse) Reset() {
 	*x = GetContractResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3943,7 +4058,7 @@ func (x *GetContractResponse) String() string {
 func (*GetContractResponse) ProtoMessage() {}
 
 func (x *GetContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3956,7 +4071,7 @@ func (x *GetContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContractResponse.ProtoReflect.Descriptor instead.
 func (*GetContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetContractResponse) GetService() string {
@@ -3990,7 +4105,7 @@ type SetContractRequest struct {
 
 func (x *SetContractRequest) Reset() {
 	*x = SetContractRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4002,7 +4117,7 @@ func (x *SetContractRequest) String() string {
 func (*SetContractRequest) ProtoMessage() {}
 
 func (x *SetContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4015,7 +4130,7 @@ func (x *SetContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContractRequest.ProtoReflect.Descriptor instead.
 func (*SetContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *SetContractRequest) GetService() string {
@@ -4042,7 +4157,7 @@ type SetContractResponse struct {
 
 func (x *SetContractResponse) Reset() {
 	*x = SetContractResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4054,7 +4169,7 @@ func (x *SetContractResponse) String() string {
 func (*SetContractResponse) ProtoMessage() {}
 
 func (x *SetContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4067,7 +4182,7 @@ func (x *SetContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContractResponse.ProtoReflect.Descriptor instead.
 func (*SetContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetContractResponse) GetContract() *HealthContract {
@@ -4104,7 +4219,7 @@ type HealthContract struct {
 
 func (x *HealthContract) Reset() {
 	*x = HealthContract{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4116,7 +4231,7 @@ func (x *HealthContract) String() string {
 func (*HealthContract) ProtoMessage() {}
 
 func (x *HealthContract) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4129,7 +4244,7 @@ func (x *HealthContract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthContract.ProtoReflect.Descriptor instead.
 func (*HealthContract) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *HealthContract) GetProfile() *HealthProfile {
@@ -4250,7 +4365,7 @@ type HealthCheck struct {
 
 func (x *HealthCheck) Reset() {
 	*x = HealthCheck{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4262,7 +4377,7 @@ func (x *HealthCheck) String() string {
 func (*HealthCheck) ProtoMessage() {}
 
 func (x *HealthCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4275,7 +4390,7 @@ func (x *HealthCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheck.ProtoReflect.Descriptor instead.
 func (*HealthCheck) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HealthCheck) GetKind() string {
@@ -4304,7 +4419,7 @@ type HealthProfile struct {
 
 func (x *HealthProfile) Reset() {
 	*x = HealthProfile{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4316,7 +4431,7 @@ func (x *HealthProfile) String() string {
 func (*HealthProfile) ProtoMessage() {}
 
 func (x *HealthProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4329,7 +4444,7 @@ func (x *HealthProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProfile.ProtoReflect.Descriptor instead.
 func (*HealthProfile) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *HealthProfile) GetProbe() bool {
@@ -4367,7 +4482,7 @@ type HealthDependency struct {
 
 func (x *HealthDependency) Reset() {
 	*x = HealthDependency{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4379,7 +4494,7 @@ func (x *HealthDependency) String() string {
 func (*HealthDependency) ProtoMessage() {}
 
 func (x *HealthDependency) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4392,7 +4507,7 @@ func (x *HealthDependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthDependency.ProtoReflect.Descriptor instead.
 func (*HealthDependency) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *HealthDependency) GetName() string {
@@ -4426,7 +4541,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4438,7 +4553,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4451,7 +4566,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *ListEventsRequest) GetService() string {
@@ -4477,7 +4592,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4489,7 +4604,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4502,7 +4617,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -4526,7 +4641,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4538,7 +4653,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4551,7 +4666,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -4609,7 +4724,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4621,7 +4736,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4634,7 +4749,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *StreamLogsRequest) GetService() string {
@@ -4674,7 +4789,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4686,7 +4801,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4699,7 +4814,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *StreamLogsResponse) GetEntries() []*LogEntry {
@@ -4720,7 +4835,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4732,7 +4847,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4745,7 +4860,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *LogEntry) GetInstance() string {
@@ -4782,7 +4897,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4794,7 +4909,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4807,7 +4922,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *UploadArtifactRequest) GetPart() isUploadArtifactRequest_Part {
@@ -4863,7 +4978,7 @@ type ArtifactHeader struct {
 
 func (x *ArtifactHeader) Reset() {
 	*x = ArtifactHeader{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4875,7 +4990,7 @@ func (x *ArtifactHeader) String() string {
 func (*ArtifactHeader) ProtoMessage() {}
 
 func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4888,7 +5003,7 @@ func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactHeader.ProtoReflect.Descriptor instead.
 func (*ArtifactHeader) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *ArtifactHeader) GetDigest() string {
@@ -4921,7 +5036,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4933,7 +5048,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4946,7 +5061,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *UploadArtifactResponse) GetDigest() string {
@@ -4965,7 +5080,7 @@ type HasArtifactRequest struct {
 
 func (x *HasArtifactRequest) Reset() {
 	*x = HasArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4977,7 +5092,7 @@ func (x *HasArtifactRequest) String() string {
 func (*HasArtifactRequest) ProtoMessage() {}
 
 func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4990,7 +5105,7 @@ func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactRequest.ProtoReflect.Descriptor instead.
 func (*HasArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *HasArtifactRequest) GetDigest() string {
@@ -5009,7 +5124,7 @@ type HasArtifactResponse struct {
 
 func (x *HasArtifactResponse) Reset() {
 	*x = HasArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5021,7 +5136,7 @@ func (x *HasArtifactResponse) String() string {
 func (*HasArtifactResponse) ProtoMessage() {}
 
 func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5034,7 +5149,7 @@ func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactResponse.ProtoReflect.Descriptor instead.
 func (*HasArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *HasArtifactResponse) GetPresent() bool {
@@ -5057,7 +5172,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5069,7 +5184,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5082,7 +5197,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -5116,7 +5231,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5128,7 +5243,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5141,7 +5256,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -5166,7 +5281,7 @@ type ListGatewaysRequest struct {
 
 func (x *ListGatewaysRequest) Reset() {
 	*x = ListGatewaysRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5178,7 +5293,7 @@ func (x *ListGatewaysRequest) String() string {
 func (*ListGatewaysRequest) ProtoMessage() {}
 
 func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5191,7 +5306,7 @@ func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysRequest.ProtoReflect.Descriptor instead.
 func (*ListGatewaysRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
 }
 
 type ListGatewaysResponse struct {
@@ -5203,7 +5318,7 @@ type ListGatewaysResponse struct {
 
 func (x *ListGatewaysResponse) Reset() {
 	*x = ListGatewaysResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5215,7 +5330,7 @@ func (x *ListGatewaysResponse) String() string {
 func (*ListGatewaysResponse) ProtoMessage() {}
 
 func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5228,7 +5343,7 @@ func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysResponse.ProtoReflect.Descriptor instead.
 func (*ListGatewaysResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
 }
 
 func (x *ListGatewaysResponse) GetGateways() []*GatewayStatus {
@@ -5249,13 +5364,20 @@ type GatewayStatus struct {
 	PollAddress   string                 `protobuf:"bytes,7,opt,name=poll_address,json=pollAddress,proto3" json:"poll_address,omitempty"`
 	Refused       []string               `protobuf:"bytes,8,rep,name=refused,proto3" json:"refused,omitempty"`
 	KeepError     string                 `protobuf:"bytes,9,opt,name=keep_error,json=keepError,proto3" json:"keep_error,omitempty"`
+	// Views that it holds, and how many of them are not the published ones.
+	Views       int32 `protobuf:"varint,10,opt,name=views,proto3" json:"views,omitempty"`
+	ViewsBehind int32 `protobuf:"varint,11,opt,name=views_behind,json=viewsBehind,proto3" json:"views_behind,omitempty"`
+	// Whether it is sent views now.
+	ViewsConnected bool `protobuf:"varint,12,opt,name=views_connected,json=viewsConnected,proto3" json:"views_connected,omitempty"`
+	// Features of views that its program is too old for.
+	ViewsMissing  []string `protobuf:"bytes,13,rep,name=views_missing,json=viewsMissing,proto3" json:"views_missing,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *GatewayStatus) Reset() {
 	*x = GatewayStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5267,7 +5389,7 @@ func (x *GatewayStatus) String() string {
 func (*GatewayStatus) ProtoMessage() {}
 
 func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5280,7 +5402,7 @@ func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayStatus.ProtoReflect.Descriptor instead.
 func (*GatewayStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *GatewayStatus) GetName() string {
@@ -5346,6 +5468,34 @@ func (x *GatewayStatus) GetKeepError() string {
 	return ""
 }
 
+func (x *GatewayStatus) GetViews() int32 {
+	if x != nil {
+		return x.Views
+	}
+	return 0
+}
+
+func (x *GatewayStatus) GetViewsBehind() int32 {
+	if x != nil {
+		return x.ViewsBehind
+	}
+	return 0
+}
+
+func (x *GatewayStatus) GetViewsConnected() bool {
+	if x != nil {
+		return x.ViewsConnected
+	}
+	return false
+}
+
+func (x *GatewayStatus) GetViewsMissing() []string {
+	if x != nil {
+		return x.ViewsMissing
+	}
+	return nil
+}
+
 type RetireGatewayRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
@@ -5355,7 +5505,7 @@ type RetireGatewayRequest struct {
 
 func (x *RetireGatewayRequest) Reset() {
 	*x = RetireGatewayRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5367,7 +5517,7 @@ func (x *RetireGatewayRequest) String() string {
 func (*RetireGatewayRequest) ProtoMessage() {}
 
 func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5380,7 +5530,7 @@ func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayRequest.ProtoReflect.Descriptor instead.
 func (*RetireGatewayRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *RetireGatewayRequest) GetName() string {
@@ -5398,7 +5548,7 @@ type RetireGatewayResponse struct {
 
 func (x *RetireGatewayResponse) Reset() {
 	*x = RetireGatewayResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5410,7 +5560,7 @@ func (x *RetireGatewayResponse) String() string {
 func (*RetireGatewayResponse) ProtoMessage() {}
 
 func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5423,7 +5573,7 @@ func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayResponse.ProtoReflect.Descriptor instead.
 func (*RetireGatewayResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
 }
 
 type RetireHostRequest struct {
@@ -5435,7 +5585,7 @@ type RetireHostRequest struct {
 
 func (x *RetireHostRequest) Reset() {
 	*x = RetireHostRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5447,7 +5597,7 @@ func (x *RetireHostRequest) String() string {
 func (*RetireHostRequest) ProtoMessage() {}
 
 func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5460,7 +5610,7 @@ func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostRequest.ProtoReflect.Descriptor instead.
 func (*RetireHostRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
 }
 
 func (x *RetireHostRequest) GetName() string {
@@ -5478,7 +5628,7 @@ type RetireHostResponse struct {
 
 func (x *RetireHostResponse) Reset() {
 	*x = RetireHostResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5490,7 +5640,7 @@ func (x *RetireHostResponse) String() string {
 func (*RetireHostResponse) ProtoMessage() {}
 
 func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5503,7 +5653,7 @@ func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostResponse.ProtoReflect.Descriptor instead.
 func (*RetireHostResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
 }
 
 type DrainHostRequest struct {
@@ -5515,7 +5665,7 @@ type DrainHostRequest struct {
 
 func (x *DrainHostRequest) Reset() {
 	*x = DrainHostRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5527,7 +5677,7 @@ func (x *DrainHostRequest) String() string {
 func (*DrainHostRequest) ProtoMessage() {}
 
 func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5540,7 +5690,7 @@ func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostRequest.ProtoReflect.Descriptor instead.
 func (*DrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
 }
 
 func (x *DrainHostRequest) GetName() string {
@@ -5560,7 +5710,7 @@ type DrainHostResponse struct {
 
 func (x *DrainHostResponse) Reset() {
 	*x = DrainHostResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5572,7 +5722,7 @@ func (x *DrainHostResponse) String() string {
 func (*DrainHostResponse) ProtoMessage() {}
 
 func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5585,7 +5735,7 @@ func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostResponse.ProtoReflect.Descriptor instead.
 func (*DrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DrainHostResponse) GetDetail() string {
@@ -5604,7 +5754,7 @@ type UndrainHostRequest struct {
 
 func (x *UndrainHostRequest) Reset() {
 	*x = UndrainHostRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5616,7 +5766,7 @@ func (x *UndrainHostRequest) String() string {
 func (*UndrainHostRequest) ProtoMessage() {}
 
 func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5629,7 +5779,7 @@ func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostRequest.ProtoReflect.Descriptor instead.
 func (*UndrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *UndrainHostRequest) GetName() string {
@@ -5647,7 +5797,7 @@ type UndrainHostResponse struct {
 
 func (x *UndrainHostResponse) Reset() {
 	*x = UndrainHostResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5659,7 +5809,7 @@ func (x *UndrainHostResponse) String() string {
 func (*UndrainHostResponse) ProtoMessage() {}
 
 func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5672,7 +5822,7 @@ func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostResponse.ProtoReflect.Descriptor instead.
 func (*UndrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{86}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{87}
 }
 
 type ListHostsRequest struct {
@@ -5683,7 +5833,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5695,7 +5845,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5708,7 +5858,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{87}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{88}
 }
 
 type ListHostsResponse struct {
@@ -5722,7 +5872,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5734,7 +5884,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5747,7 +5897,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{88}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{89}
 }
 
 func (x *ListHostsResponse) GetHosts() []*HostStatus {
@@ -5786,7 +5936,7 @@ type HostStatus struct {
 
 func (x *HostStatus) Reset() {
 	*x = HostStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5798,7 +5948,7 @@ func (x *HostStatus) String() string {
 func (*HostStatus) ProtoMessage() {}
 
 func (x *HostStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5811,7 +5961,7 @@ func (x *HostStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostStatus.ProtoReflect.Descriptor instead.
 func (*HostStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{89}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *HostStatus) GetName() string {
@@ -5885,7 +6035,7 @@ type ListProbersRequest struct {
 
 func (x *ListProbersRequest) Reset() {
 	*x = ListProbersRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5897,7 +6047,7 @@ func (x *ListProbersRequest) String() string {
 func (*ListProbersRequest) ProtoMessage() {}
 
 func (x *ListProbersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5910,7 +6060,7 @@ func (x *ListProbersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProbersRequest.ProtoReflect.Descriptor instead.
 func (*ListProbersRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{90}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{91}
 }
 
 type ListProbersResponse struct {
@@ -5926,7 +6076,7 @@ type ListProbersResponse struct {
 
 func (x *ListProbersResponse) Reset() {
 	*x = ListProbersResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[91]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5938,7 +6088,7 @@ func (x *ListProbersResponse) String() string {
 func (*ListProbersResponse) ProtoMessage() {}
 
 func (x *ListProbersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[91]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5951,7 +6101,7 @@ func (x *ListProbersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProbersResponse.ProtoReflect.Descriptor instead.
 func (*ListProbersResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{91}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{92}
 }
 
 func (x *ListProbersResponse) GetProbers() []*ProberStatus {
@@ -6001,7 +6151,7 @@ type ProberStatus struct {
 
 func (x *ProberStatus) Reset() {
 	*x = ProberStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[92]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6013,7 +6163,7 @@ func (x *ProberStatus) String() string {
 func (*ProberStatus) ProtoMessage() {}
 
 func (x *ProberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[92]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6026,7 +6176,7 @@ func (x *ProberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProberStatus.ProtoReflect.Descriptor instead.
 func (*ProberStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{92}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ProberStatus) GetName() string {
@@ -6121,7 +6271,7 @@ type GetInfoRequest struct {
 
 func (x *GetInfoRequest) Reset() {
 	*x = GetInfoRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[93]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6133,7 +6283,7 @@ func (x *GetInfoRequest) String() string {
 func (*GetInfoRequest) ProtoMessage() {}
 
 func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[93]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6146,7 +6296,7 @@ func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetInfoRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{93}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{94}
 }
 
 type GetInfoResponse struct {
@@ -6165,7 +6315,7 @@ type GetInfoResponse struct {
 
 func (x *GetInfoResponse) Reset() {
 	*x = GetInfoResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[94]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6177,7 +6327,7 @@ func (x *GetInfoResponse) String() string {
 func (*GetInfoResponse) ProtoMessage() {}
 
 func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[94]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6190,7 +6340,7 @@ func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetInfoResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{94}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{95}
 }
 
 func (x *GetInfoResponse) GetVersion() string {
@@ -6343,7 +6493,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12\x10\n" +
 	"\x03tag\x18\x03 \x01(\tR\x03tag\",\n" +
 	"\x10GetStatusRequest\x12\x18\n" +
-	"\aservice\x18\x01 \x01(\tR\aservice\"\xb7\x06\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\x87\a\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1e\n" +
 	"\n" +
@@ -6371,7 +6521,18 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\n" +
 	"warm_until\x18\x12 \x01(\v2\x1a.google.protobuf.TimestampR\twarmUntil\x125\n" +
 	"\amissing\x18\x13 \x03(\v2\x1b.fairlead.v1.MissingCreditsR\amissing\x12\x14\n" +
-	"\x05notes\x18\x14 \x03(\tR\x05notes\"j\n" +
+	"\x05notes\x18\x14 \x03(\tR\x05notes\x12\x12\n" +
+	"\x04view\x18\x15 \x01(\tR\x04view\x12:\n" +
+	"\fview_holders\x18\x16 \x03(\v2\x17.fairlead.v1.ViewHolderR\vviewHolders\"\x9c\x01\n" +
+	"\n" +
+	"ViewHolder\x12\x1e\n" +
+	"\n" +
+	"subscriber\x18\x01 \x01(\tR\n" +
+	"subscriber\x12\x18\n" +
+	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
+	"\acurrent\x18\x03 \x01(\bR\acurrent\x12\x1c\n" +
+	"\tconnected\x18\x04 \x01(\bR\tconnected\x12\x1c\n" +
+	"\tobjection\x18\x05 \x01(\tR\tobjection\"j\n" +
 	"\x0eMissingCredits\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\x05R\acredits\x12\x0e\n" +
@@ -6549,13 +6710,15 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\achanges\x18\f \x01(\x05R\achanges\"N\n" +
 	"\x16ExplainInstanceRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\tR\binstance\"\xb0\x01\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\"\x80\x02\n" +
 	"\x17ExplainInstanceResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x129\n" +
 	"\binstance\x18\x02 \x01(\v2\x1d.fairlead.v1.InstanceStandingR\binstance\x12\x10\n" +
 	"\x03why\x18\x03 \x01(\tR\x03why\x12\x1a\n" +
 	"\bevidence\x18\x04 \x03(\tR\bevidence\x12\x12\n" +
-	"\x04next\x18\x05 \x01(\tR\x04next\"d\n" +
+	"\x04next\x18\x05 \x01(\tR\x04next\x12\x12\n" +
+	"\x04view\x18\x06 \x01(\tR\x04view\x12:\n" +
+	"\fview_holders\x18\a \x03(\v2\x17.fairlead.v1.ViewHolderR\vviewHolders\"d\n" +
 	"\x16ListTransitionsRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x14\n" +
@@ -6689,7 +6852,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"expires_at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\texpiresAt\"\x15\n" +
 	"\x13ListGatewaysRequest\"N\n" +
 	"\x14ListGatewaysResponse\x126\n" +
-	"\bgateways\x18\x01 \x03(\v2\x1a.fairlead.v1.GatewayStatusR\bgateways\"\xa5\x02\n" +
+	"\bgateways\x18\x01 \x03(\v2\x1a.fairlead.v1.GatewayStatusR\bgateways\"\xac\x03\n" +
 	"\rGatewayStatus\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
 	"\tconnected\x18\x02 \x01(\bR\tconnected\x12\x16\n" +
@@ -6700,7 +6863,12 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\fpoll_address\x18\a \x01(\tR\vpollAddress\x12\x18\n" +
 	"\arefused\x18\b \x03(\tR\arefused\x12\x1d\n" +
 	"\n" +
-	"keep_error\x18\t \x01(\tR\tkeepError\"*\n" +
+	"keep_error\x18\t \x01(\tR\tkeepError\x12\x14\n" +
+	"\x05views\x18\n" +
+	" \x01(\x05R\x05views\x12!\n" +
+	"\fviews_behind\x18\v \x01(\x05R\vviewsBehind\x12'\n" +
+	"\x0fviews_connected\x18\f \x01(\bR\x0eviewsConnected\x12#\n" +
+	"\rviews_missing\x18\r \x03(\tR\fviewsMissing\"*\n" +
 	"\x14RetireGatewayRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"\x17\n" +
 	"\x15RetireGatewayResponse\"'\n" +
@@ -6816,7 +6984,7 @@ func file_fairlead_v1_operator_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_operator_proto_rawDescData
 }
 
-var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 96)
+var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
 var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*DeployRequest)(nil),           // 0: fairlead.v1.DeployRequest
 	(*DeployResponse)(nil),          // 1: fairlead.v1.DeployResponse
@@ -6833,221 +7001,224 @@ var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*TrafficTarget)(nil),           // 12: fairlead.v1.TrafficTarget
 	(*GetStatusRequest)(nil),        // 13: fairlead.v1.GetStatusRequest
 	(*GetStatusResponse)(nil),       // 14: fairlead.v1.GetStatusResponse
-	(*MissingCredits)(nil),          // 15: fairlead.v1.MissingCredits
-	(*TrafficStatus)(nil),           // 16: fairlead.v1.TrafficStatus
-	(*RoutesStatus)(nil),            // 17: fairlead.v1.RoutesStatus
-	(*UnheardGateway)(nil),          // 18: fairlead.v1.UnheardGateway
-	(*RouteTraffic)(nil),            // 19: fairlead.v1.RouteTraffic
-	(*RevisionStatus)(nil),          // 20: fairlead.v1.RevisionStatus
-	(*InstanceStatus)(nil),          // 21: fairlead.v1.InstanceStatus
-	(*DeploymentStatus)(nil),        // 22: fairlead.v1.DeploymentStatus
-	(*ListRevisionsRequest)(nil),    // 23: fairlead.v1.ListRevisionsRequest
-	(*ListRevisionsResponse)(nil),   // 24: fairlead.v1.ListRevisionsResponse
-	(*ScaleServiceRequest)(nil),     // 25: fairlead.v1.ScaleServiceRequest
-	(*ScaleServiceResponse)(nil),    // 26: fairlead.v1.ScaleServiceResponse
-	(*RestartServiceRequest)(nil),   // 27: fairlead.v1.RestartServiceRequest
-	(*RestartServiceResponse)(nil),  // 28: fairlead.v1.RestartServiceResponse
-	(*DeleteServiceRequest)(nil),    // 29: fairlead.v1.DeleteServiceRequest
-	(*DeleteServiceResponse)(nil),   // 30: fairlead.v1.DeleteServiceResponse
-	(*SetTrafficRequest)(nil),       // 31: fairlead.v1.SetTrafficRequest
-	(*SetTrafficResponse)(nil),      // 32: fairlead.v1.SetTrafficResponse
-	(*RollbackServiceRequest)(nil),  // 33: fairlead.v1.RollbackServiceRequest
-	(*RollbackServiceResponse)(nil), // 34: fairlead.v1.RollbackServiceResponse
-	(*AbortServiceRequest)(nil),     // 35: fairlead.v1.AbortServiceRequest
-	(*AbortServiceResponse)(nil),    // 36: fairlead.v1.AbortServiceResponse
-	(*PauseServiceRequest)(nil),     // 37: fairlead.v1.PauseServiceRequest
-	(*PauseServiceResponse)(nil),    // 38: fairlead.v1.PauseServiceResponse
-	(*ResumeServiceRequest)(nil),    // 39: fairlead.v1.ResumeServiceRequest
-	(*ResumeServiceResponse)(nil),   // 40: fairlead.v1.ResumeServiceResponse
-	(*DeleteRevisionRequest)(nil),   // 41: fairlead.v1.DeleteRevisionRequest
-	(*DeleteRevisionResponse)(nil),  // 42: fairlead.v1.DeleteRevisionResponse
-	(*ExplainServiceRequest)(nil),   // 43: fairlead.v1.ExplainServiceRequest
-	(*ExplainServiceResponse)(nil),  // 44: fairlead.v1.ExplainServiceResponse
-	(*ExplainSection)(nil),          // 45: fairlead.v1.ExplainSection
-	(*ListInstancesRequest)(nil),    // 46: fairlead.v1.ListInstancesRequest
-	(*ListInstancesResponse)(nil),   // 47: fairlead.v1.ListInstancesResponse
-	(*InstanceStanding)(nil),        // 48: fairlead.v1.InstanceStanding
-	(*ExplainInstanceRequest)(nil),  // 49: fairlead.v1.ExplainInstanceRequest
-	(*ExplainInstanceResponse)(nil), // 50: fairlead.v1.ExplainInstanceResponse
-	(*ListTransitionsRequest)(nil),  // 51: fairlead.v1.ListTransitionsRequest
-	(*ListTransitionsResponse)(nil), // 52: fairlead.v1.ListTransitionsResponse
-	(*PolicyChange)(nil),            // 53: fairlead.v1.PolicyChange
-	(*Transition)(nil),              // 54: fairlead.v1.Transition
-	(*GetContractRequest)(nil),      // 55: fairlead.v1.GetContractRequest
-	(*GetContractResponse)(nil),     // 56: fairlead.v1.GetContractResponse
-	(*SetContractRequest)(nil),      // 57: fairlead.v1.SetContractRequest
-	(*SetContractResponse)(nil),     // 58: fairlead.v1.SetContractResponse
-	(*HealthContract)(nil),          // 59: fairlead.v1.HealthContract
-	(*HealthCheck)(nil),             // 60: fairlead.v1.HealthCheck
-	(*HealthProfile)(nil),           // 61: fairlead.v1.HealthProfile
-	(*HealthDependency)(nil),        // 62: fairlead.v1.HealthDependency
-	(*ListEventsRequest)(nil),       // 63: fairlead.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 64: fairlead.v1.ListEventsResponse
-	(*Event)(nil),                   // 65: fairlead.v1.Event
-	(*StreamLogsRequest)(nil),       // 66: fairlead.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),      // 67: fairlead.v1.StreamLogsResponse
-	(*LogEntry)(nil),                // 68: fairlead.v1.LogEntry
-	(*UploadArtifactRequest)(nil),   // 69: fairlead.v1.UploadArtifactRequest
-	(*ArtifactHeader)(nil),          // 70: fairlead.v1.ArtifactHeader
-	(*UploadArtifactResponse)(nil),  // 71: fairlead.v1.UploadArtifactResponse
-	(*HasArtifactRequest)(nil),      // 72: fairlead.v1.HasArtifactRequest
-	(*HasArtifactResponse)(nil),     // 73: fairlead.v1.HasArtifactResponse
-	(*CreateTokenRequest)(nil),      // 74: fairlead.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 75: fairlead.v1.CreateTokenResponse
-	(*ListGatewaysRequest)(nil),     // 76: fairlead.v1.ListGatewaysRequest
-	(*ListGatewaysResponse)(nil),    // 77: fairlead.v1.ListGatewaysResponse
-	(*GatewayStatus)(nil),           // 78: fairlead.v1.GatewayStatus
-	(*RetireGatewayRequest)(nil),    // 79: fairlead.v1.RetireGatewayRequest
-	(*RetireGatewayResponse)(nil),   // 80: fairlead.v1.RetireGatewayResponse
-	(*RetireHostRequest)(nil),       // 81: fairlead.v1.RetireHostRequest
-	(*RetireHostResponse)(nil),      // 82: fairlead.v1.RetireHostResponse
-	(*DrainHostRequest)(nil),        // 83: fairlead.v1.DrainHostRequest
-	(*DrainHostResponse)(nil),       // 84: fairlead.v1.DrainHostResponse
-	(*UndrainHostRequest)(nil),      // 85: fairlead.v1.UndrainHostRequest
-	(*UndrainHostResponse)(nil),     // 86: fairlead.v1.UndrainHostResponse
-	(*ListHostsRequest)(nil),        // 87: fairlead.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),       // 88: fairlead.v1.ListHostsResponse
-	(*HostStatus)(nil),              // 89: fairlead.v1.HostStatus
-	(*ListProbersRequest)(nil),      // 90: fairlead.v1.ListProbersRequest
-	(*ListProbersResponse)(nil),     // 91: fairlead.v1.ListProbersResponse
-	(*ProberStatus)(nil),            // 92: fairlead.v1.ProberStatus
-	(*GetInfoRequest)(nil),          // 93: fairlead.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),         // 94: fairlead.v1.GetInfoResponse
-	nil,                             // 95: fairlead.v1.SetTrafficRequest.TagsEntry
-	(*Template)(nil),                // 96: fairlead.v1.Template
-	(*durationpb.Duration)(nil),     // 97: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 98: google.protobuf.Timestamp
+	(*ViewHolder)(nil),              // 15: fairlead.v1.ViewHolder
+	(*MissingCredits)(nil),          // 16: fairlead.v1.MissingCredits
+	(*TrafficStatus)(nil),           // 17: fairlead.v1.TrafficStatus
+	(*RoutesStatus)(nil),            // 18: fairlead.v1.RoutesStatus
+	(*UnheardGateway)(nil),          // 19: fairlead.v1.UnheardGateway
+	(*RouteTraffic)(nil),            // 20: fairlead.v1.RouteTraffic
+	(*RevisionStatus)(nil),          // 21: fairlead.v1.RevisionStatus
+	(*InstanceStatus)(nil),          // 22: fairlead.v1.InstanceStatus
+	(*DeploymentStatus)(nil),        // 23: fairlead.v1.DeploymentStatus
+	(*ListRevisionsRequest)(nil),    // 24: fairlead.v1.ListRevisionsRequest
+	(*ListRevisionsResponse)(nil),   // 25: fairlead.v1.ListRevisionsResponse
+	(*ScaleServiceRequest)(nil),     // 26: fairlead.v1.ScaleServiceRequest
+	(*ScaleServiceResponse)(nil),    // 27: fairlead.v1.ScaleServiceResponse
+	(*RestartServiceRequest)(nil),   // 28: fairlead.v1.RestartServiceRequest
+	(*RestartServiceResponse)(nil),  // 29: fairlead.v1.RestartServiceResponse
+	(*DeleteServiceRequest)(nil),    // 30: fairlead.v1.DeleteServiceRequest
+	(*DeleteServiceResponse)(nil),   // 31: fairlead.v1.DeleteServiceResponse
+	(*SetTrafficRequest)(nil),       // 32: fairlead.v1.SetTrafficRequest
+	(*SetTrafficResponse)(nil),      // 33: fairlead.v1.SetTrafficResponse
+	(*RollbackServiceRequest)(nil),  // 34: fairlead.v1.RollbackServiceRequest
+	(*RollbackServiceResponse)(nil), // 35: fairlead.v1.RollbackServiceResponse
+	(*AbortServiceRequest)(nil),     // 36: fairlead.v1.AbortServiceRequest
+	(*AbortServiceResponse)(nil),    // 37: fairlead.v1.AbortServiceResponse
+	(*PauseServiceRequest)(nil),     // 38: fairlead.v1.PauseServiceRequest
+	(*PauseServiceResponse)(nil),    // 39: fairlead.v1.PauseServiceResponse
+	(*ResumeServiceRequest)(nil),    // 40: fairlead.v1.ResumeServiceRequest
+	(*ResumeServiceResponse)(nil),   // 41: fairlead.v1.ResumeServiceResponse
+	(*DeleteRevisionRequest)(nil),   // 42: fairlead.v1.DeleteRevisionRequest
+	(*DeleteRevisionResponse)(nil),  // 43: fairlead.v1.DeleteRevisionResponse
+	(*ExplainServiceRequest)(nil),   // 44: fairlead.v1.ExplainServiceRequest
+	(*ExplainServiceResponse)(nil),  // 45: fairlead.v1.ExplainServiceResponse
+	(*ExplainSection)(nil),          // 46: fairlead.v1.ExplainSection
+	(*ListInstancesRequest)(nil),    // 47: fairlead.v1.ListInstancesRequest
+	(*ListInstancesResponse)(nil),   // 48: fairlead.v1.ListInstancesResponse
+	(*InstanceStanding)(nil),        // 49: fairlead.v1.InstanceStanding
+	(*ExplainInstanceRequest)(nil),  // 50: fairlead.v1.ExplainInstanceRequest
+	(*ExplainInstanceResponse)(nil), // 51: fairlead.v1.ExplainInstanceResponse
+	(*ListTransitionsRequest)(nil),  // 52: fairlead.v1.ListTransitionsRequest
+	(*ListTransitionsResponse)(nil), // 53: fairlead.v1.ListTransitionsResponse
+	(*PolicyChange)(nil),            // 54: fairlead.v1.PolicyChange
+	(*Transition)(nil),              // 55: fairlead.v1.Transition
+	(*GetContractRequest)(nil),      // 56: fairlead.v1.GetContractRequest
+	(*GetContractResponse)(nil),     // 57: fairlead.v1.GetContractResponse
+	(*SetContractRequest)(nil),      // 58: fairlead.v1.SetContractRequest
+	(*SetContractResponse)(nil),     // 59: fairlead.v1.SetContractResponse
+	(*HealthContract)(nil),          // 60: fairlead.v1.HealthContract
+	(*HealthCheck)(nil),             // 61: fairlead.v1.HealthCheck
+	(*HealthProfile)(nil),           // 62: fairlead.v1.HealthProfile
+	(*HealthDependency)(nil),        // 63: fairlead.v1.HealthDependency
+	(*ListEventsRequest)(nil),       // 64: fairlead.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 65: fairlead.v1.ListEventsResponse
+	(*Event)(nil),                   // 66: fairlead.v1.Event
+	(*StreamLogsRequest)(nil),       // 67: fairlead.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),      // 68: fairlead.v1.StreamLogsResponse
+	(*LogEntry)(nil),                // 69: fairlead.v1.LogEntry
+	(*UploadArtifactRequest)(nil),   // 70: fairlead.v1.UploadArtifactRequest
+	(*ArtifactHeader)(nil),          // 71: fairlead.v1.ArtifactHeader
+	(*UploadArtifactResponse)(nil),  // 72: fairlead.v1.UploadArtifactResponse
+	(*HasArtifactRequest)(nil),      // 73: fairlead.v1.HasArtifactRequest
+	(*HasArtifactResponse)(nil),     // 74: fairlead.v1.HasArtifactResponse
+	(*CreateTokenRequest)(nil),      // 75: fairlead.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 76: fairlead.v1.CreateTokenResponse
+	(*ListGatewaysRequest)(nil),     // 77: fairlead.v1.ListGatewaysRequest
+	(*ListGatewaysResponse)(nil),    // 78: fairlead.v1.ListGatewaysResponse
+	(*GatewayStatus)(nil),           // 79: fairlead.v1.GatewayStatus
+	(*RetireGatewayRequest)(nil),    // 80: fairlead.v1.RetireGatewayRequest
+	(*RetireGatewayResponse)(nil),   // 81: fairlead.v1.RetireGatewayResponse
+	(*RetireHostRequest)(nil),       // 82: fairlead.v1.RetireHostRequest
+	(*RetireHostResponse)(nil),      // 83: fairlead.v1.RetireHostResponse
+	(*DrainHostRequest)(nil),        // 84: fairlead.v1.DrainHostRequest
+	(*DrainHostResponse)(nil),       // 85: fairlead.v1.DrainHostResponse
+	(*UndrainHostRequest)(nil),      // 86: fairlead.v1.UndrainHostRequest
+	(*UndrainHostResponse)(nil),     // 87: fairlead.v1.UndrainHostResponse
+	(*ListHostsRequest)(nil),        // 88: fairlead.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),       // 89: fairlead.v1.ListHostsResponse
+	(*HostStatus)(nil),              // 90: fairlead.v1.HostStatus
+	(*ListProbersRequest)(nil),      // 91: fairlead.v1.ListProbersRequest
+	(*ListProbersResponse)(nil),     // 92: fairlead.v1.ListProbersResponse
+	(*ProberStatus)(nil),            // 93: fairlead.v1.ProberStatus
+	(*GetInfoRequest)(nil),          // 94: fairlead.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),         // 95: fairlead.v1.GetInfoResponse
+	nil,                             // 96: fairlead.v1.SetTrafficRequest.TagsEntry
+	(*Template)(nil),                // 97: fairlead.v1.Template
+	(*durationpb.Duration)(nil),     // 98: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 99: google.protobuf.Timestamp
 }
 var file_fairlead_v1_operator_proto_depIdxs = []int32{
-	96, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
+	97, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
 	12, // 1: fairlead.v1.DeployRequest.traffic:type_name -> fairlead.v1.TrafficTarget
 	4,  // 2: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
 	5,  // 3: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
-	97, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
-	98, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
+	98, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
+	99, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
 	11, // 6: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
 	10, // 7: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
-	96, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
+	97, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
 	12, // 9: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
-	98, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
-	16, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
-	17, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
-	20, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
-	21, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
-	22, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
+	99, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
+	17, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
+	18, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
+	21, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
+	22, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
+	23, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
 	12, // 16: fairlead.v1.GetStatusResponse.wanted_traffic:type_name -> fairlead.v1.TrafficTarget
-	98, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
-	15, // 18: fairlead.v1.GetStatusResponse.missing:type_name -> fairlead.v1.MissingCredits
-	19, // 19: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
-	18, // 20: fairlead.v1.RoutesStatus.unheard:type_name -> fairlead.v1.UnheardGateway
-	98, // 21: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
-	97, // 22: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
-	98, // 23: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
-	98, // 24: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
-	20, // 25: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
-	12, // 26: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
-	95, // 27: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
-	45, // 28: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
-	48, // 29: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
-	98, // 30: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
-	48, // 31: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
-	54, // 32: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
-	53, // 33: fairlead.v1.ListTransitionsResponse.policies:type_name -> fairlead.v1.PolicyChange
-	98, // 34: fairlead.v1.PolicyChange.at:type_name -> google.protobuf.Timestamp
-	98, // 35: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
-	59, // 36: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	59, // 37: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	59, // 38: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	61, // 39: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
-	62, // 40: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
-	60, // 41: fairlead.v1.HealthContract.check:type_name -> fairlead.v1.HealthCheck
-	65, // 42: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
-	98, // 43: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
-	68, // 44: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
-	70, // 45: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
-	97, // 46: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	98, // 47: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	78, // 48: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
-	97, // 49: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
-	89, // 50: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
-	97, // 51: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
-	92, // 52: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
-	97, // 53: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
-	97, // 54: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
-	98, // 55: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
-	0,  // 56: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
-	2,  // 57: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
-	6,  // 58: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
-	8,  // 59: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
-	13, // 60: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
-	23, // 61: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
-	25, // 62: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
-	27, // 63: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
-	29, // 64: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
-	31, // 65: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
-	33, // 66: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
-	35, // 67: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
-	37, // 68: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
-	39, // 69: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
-	41, // 70: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
-	43, // 71: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
-	46, // 72: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
-	49, // 73: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
-	51, // 74: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
-	55, // 75: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
-	57, // 76: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
-	63, // 77: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
-	66, // 78: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
-	69, // 79: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
-	72, // 80: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
-	74, // 81: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
-	76, // 82: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
-	79, // 83: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
-	87, // 84: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
-	81, // 85: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
-	90, // 86: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
-	83, // 87: fairlead.v1.AdminAPIService.DrainHost:input_type -> fairlead.v1.DrainHostRequest
-	85, // 88: fairlead.v1.AdminAPIService.UndrainHost:input_type -> fairlead.v1.UndrainHostRequest
-	93, // 89: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
-	1,  // 90: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
-	3,  // 91: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
-	7,  // 92: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
-	9,  // 93: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
-	14, // 94: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
-	24, // 95: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
-	26, // 96: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
-	28, // 97: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
-	30, // 98: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
-	32, // 99: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
-	34, // 100: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
-	36, // 101: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
-	38, // 102: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
-	40, // 103: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
-	42, // 104: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
-	44, // 105: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
-	47, // 106: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
-	50, // 107: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
-	52, // 108: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
-	56, // 109: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
-	58, // 110: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
-	64, // 111: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
-	67, // 112: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
-	71, // 113: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
-	73, // 114: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
-	75, // 115: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
-	77, // 116: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
-	80, // 117: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
-	88, // 118: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
-	82, // 119: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
-	91, // 120: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
-	84, // 121: fairlead.v1.AdminAPIService.DrainHost:output_type -> fairlead.v1.DrainHostResponse
-	86, // 122: fairlead.v1.AdminAPIService.UndrainHost:output_type -> fairlead.v1.UndrainHostResponse
-	94, // 123: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
-	90, // [90:124] is the sub-list for method output_type
-	56, // [56:90] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	99, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
+	16, // 18: fairlead.v1.GetStatusResponse.missing:type_name -> fairlead.v1.MissingCredits
+	15, // 19: fairlead.v1.GetStatusResponse.view_holders:type_name -> fairlead.v1.ViewHolder
+	20, // 20: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
+	19, // 21: fairlead.v1.RoutesStatus.unheard:type_name -> fairlead.v1.UnheardGateway
+	99, // 22: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
+	98, // 23: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
+	99, // 24: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
+	99, // 25: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
+	21, // 26: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
+	12, // 27: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
+	96, // 28: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
+	46, // 29: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
+	49, // 30: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
+	99, // 31: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
+	49, // 32: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
+	15, // 33: fairlead.v1.ExplainInstanceResponse.view_holders:type_name -> fairlead.v1.ViewHolder
+	55, // 34: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
+	54, // 35: fairlead.v1.ListTransitionsResponse.policies:type_name -> fairlead.v1.PolicyChange
+	99, // 36: fairlead.v1.PolicyChange.at:type_name -> google.protobuf.Timestamp
+	99, // 37: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	60, // 38: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	60, // 39: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	60, // 40: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	62, // 41: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
+	63, // 42: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
+	61, // 43: fairlead.v1.HealthContract.check:type_name -> fairlead.v1.HealthCheck
+	66, // 44: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
+	99, // 45: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
+	69, // 46: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
+	71, // 47: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
+	98, // 48: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	99, // 49: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	79, // 50: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
+	98, // 51: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
+	90, // 52: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
+	98, // 53: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
+	93, // 54: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
+	98, // 55: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
+	98, // 56: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
+	99, // 57: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
+	0,  // 58: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
+	2,  // 59: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
+	6,  // 60: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
+	8,  // 61: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
+	13, // 62: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
+	24, // 63: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
+	26, // 64: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
+	28, // 65: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
+	30, // 66: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
+	32, // 67: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
+	34, // 68: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
+	36, // 69: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
+	38, // 70: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
+	40, // 71: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
+	42, // 72: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
+	44, // 73: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
+	47, // 74: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
+	50, // 75: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
+	52, // 76: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
+	56, // 77: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
+	58, // 78: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
+	64, // 79: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
+	67, // 80: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
+	70, // 81: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
+	73, // 82: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
+	75, // 83: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
+	77, // 84: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
+	80, // 85: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
+	88, // 86: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
+	82, // 87: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
+	91, // 88: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
+	84, // 89: fairlead.v1.AdminAPIService.DrainHost:input_type -> fairlead.v1.DrainHostRequest
+	86, // 90: fairlead.v1.AdminAPIService.UndrainHost:input_type -> fairlead.v1.UndrainHostRequest
+	94, // 91: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
+	1,  // 92: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
+	3,  // 93: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
+	7,  // 94: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
+	9,  // 95: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
+	14, // 96: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
+	25, // 97: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
+	27, // 98: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
+	29, // 99: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
+	31, // 100: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
+	33, // 101: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
+	35, // 102: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
+	37, // 103: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
+	39, // 104: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
+	41, // 105: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
+	43, // 106: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
+	45, // 107: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
+	48, // 108: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
+	51, // 109: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
+	53, // 110: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
+	57, // 111: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
+	59, // 112: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
+	65, // 113: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
+	68, // 114: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
+	72, // 115: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
+	74, // 116: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
+	76, // 117: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
+	78, // 118: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
+	81, // 119: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
+	89, // 120: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
+	83, // 121: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
+	92, // 122: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
+	85, // 123: fairlead.v1.AdminAPIService.DrainHost:output_type -> fairlead.v1.DrainHostResponse
+	87, // 124: fairlead.v1.AdminAPIService.UndrainHost:output_type -> fairlead.v1.UndrainHostResponse
+	95, // 125: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
+	92, // [92:126] is the sub-list for method output_type
+	58, // [58:92] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_operator_proto_init() }
@@ -7056,9 +7227,9 @@ func file_fairlead_v1_operator_proto_init() {
 		return
 	}
 	file_fairlead_v1_common_proto_init()
-	file_fairlead_v1_operator_proto_msgTypes[59].OneofWrappers = []any{}
-	file_fairlead_v1_operator_proto_msgTypes[62].OneofWrappers = []any{}
-	file_fairlead_v1_operator_proto_msgTypes[69].OneofWrappers = []any{
+	file_fairlead_v1_operator_proto_msgTypes[60].OneofWrappers = []any{}
+	file_fairlead_v1_operator_proto_msgTypes[63].OneofWrappers = []any{}
+	file_fairlead_v1_operator_proto_msgTypes[70].OneofWrappers = []any{
 		(*UploadArtifactRequest_Header)(nil),
 		(*UploadArtifactRequest_Chunk)(nil),
 	}
@@ -7068,7 +7239,7 @@ func file_fairlead_v1_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_operator_proto_rawDesc), len(file_fairlead_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   96,
+			NumMessages:   97,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -88,13 +88,16 @@ func (a *API) ListGateways(ctx context.Context, _ *connect.Request[fairleadv1.Li
 	for _, s := range a.Gateways.States() {
 		heard[s.Name] = s
 	}
+	subscribers := a.subscribers(identity.Gateway)
 	out := &fairleadv1.ListGatewaysResponse{}
 	for _, g := range known {
 		s, ok := heard[g.Name]
 		if !ok {
 			s = service.GatewayState{Name: g.Name, Public: g.Public, Poll: g.Poll, Serves: g.Serves, Keeps: g.Keeps}
 		}
-		out.Gateways = append(out.Gateways, gatewayTo(s))
+		status, v := gatewayTo(s), subscribers[g.Name]
+		status.Views, status.ViewsBehind, status.ViewsConnected, status.ViewsMissing = int32(v.Views), int32(v.Behind), v.Connected, v.Missing
+		out.Gateways = append(out.Gateways, status)
 	}
 	return connect.NewResponse(out), nil
 }

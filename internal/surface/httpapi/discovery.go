@@ -10,6 +10,8 @@ import (
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/identity"
+	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -20,6 +22,41 @@ type Discovery interface {
 	// Probers are those who look at instances, and how many instances nobody
 	// looks at; false says that nothing is known yet.
 	Probers() (all []discovery.ProberState, unlooked int, observing bool)
+}
+
+// Views tells who picks by which view.
+type Views interface {
+	// Published is the version of a service's newest view; zero is none.
+	Published(service string) view.Version
+	Holders(service string) []service.ViewHolder
+	Subscribers() []service.Subscriber
+}
+
+// viewHolders of a service, and the version that is published.
+func (a *API) viewHolders(name string) (published string, out []*fairleadv1.ViewHolder) {
+	if a.Views == nil {
+		return "", nil
+	}
+	for _, h := range a.Views.Holders(name) {
+		out = append(out, &fairleadv1.ViewHolder{
+			Subscriber: h.Role + "/" + h.Name, Version: h.Version.String(), Current: h.Current, Connected: h.Connected, Objection: h.Objection,
+		})
+	}
+	return a.Views.Published(name).String(), out
+}
+
+// subscribers of a role: :: name → what it holds of views.
+func (a *API) subscribers(role identity.Role) map[string]service.Subscriber {
+	out := map[string]service.Subscriber{}
+	if a.Views == nil {
+		return out
+	}
+	for _, s := range a.Views.Subscribers() {
+		if s.Role == string(role) {
+			out[s.Name] = s
+		}
+	}
+	return out
 }
 
 // ListInstances says what is believed of each instance.
@@ -81,9 +118,11 @@ func (a *API) ExplainInstance(ctx context.Context, req *connect.Request[fairlead
 			"service %s has no instance %q", name, id)
 	}
 	s := all[i]
-	return connect.NewResponse(&fairleadv1.ExplainInstanceResponse{
+	out := &fairleadv1.ExplainInstanceResponse{
 		Service: name, Instance: standingTo(s), Why: s.Account.Why, Evidence: slices.Concat(s.Account.Classes, s.Said), Next: s.Account.Next,
-	}), nil
+	}
+	out.View, out.ViewHolders = a.viewHolders(name)
+	return connect.NewResponse(out), nil
 }
 
 // ListTransitions is the history of verdicts and of what governs them, oldest

@@ -79,6 +79,8 @@ type Config struct {
 	Authority Authority
 	// Discovery tells what is believed of instances; nil is nothing.
 	Discovery Discovery
+	// Views tells who picks by which view; nil knows of nobody.
+	Views Views
 	// Runtime compares authorities and registry; nil compares nothing.
 	Runtime Runtime
 	// NewID gives identities that are never given twice: instant plus random.

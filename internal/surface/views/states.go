@@ -3,32 +3,20 @@ package views
 import (
 	"cmp"
 	"slices"
-	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
-// Subscriber is who holds views, as it last said.
-type Subscriber struct {
-	Role, Name, Session, Library string
-	Connected                    bool
-	// Silent is how long nothing was heard.
-	Silent time.Duration
-	// Missing are features of views that it does not know.
-	Missing []string
-	// Views that it holds, and how many of them are not the newest.
-	Views, Behind int
-}
-
 // Subscribers are those that are connected, and those that were within an
 // hour, by role and name.
-func (s *Server) Subscribers() []Subscriber {
+func (s *Server) Subscribers() []service.Subscriber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.cfg.Clock()
-	out := make([]Subscriber, 0, len(s.subscribers))
+	out := make([]service.Subscriber, 0, len(s.subscribers))
 	for _, sub := range s.subscribers {
-		x := Subscriber{
+		x := service.Subscriber{
 			Role: sub.role, Name: sub.name, Session: sub.hello.GetSession(), Library: sub.hello.GetLibrary(),
 			Connected: sub.open, Silent: now.Sub(sub.heard), Missing: sub.missing(), Views: len(sub.holds),
 		}
@@ -39,38 +27,40 @@ func (s *Server) Subscribers() []Subscriber {
 		}
 		out = append(out, x)
 	}
-	slices.SortFunc(out, func(a, b Subscriber) int { return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(out, func(a, b service.Subscriber) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name))
+	})
 	return out
 }
 
-// Holder is a subscriber and the view that it picks by of one service.
-type Holder struct {
-	Role, Name string
-	Connected  bool
-	// Version that it last acknowledged, or said that it holds; zero is none.
-	Version view.Version
-	// Current says that this is the newest.
-	Current bool
-	// Objection says why it picks by something else than was sent.
-	Objection string
+// Published is the version of a service's newest view; zero is none.
+func (s *Server) Published(of string) view.Version {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.topics[of]; t != nil && t.newest != nil {
+		return t.newest.Version
+	}
+	return view.Version{}
 }
 
 // Holders of a service's view, by role and name.
-func (s *Server) Holders(service string) []Holder {
+func (s *Server) Holders(of string) []service.ViewHolder {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t := s.topics[service]
-	var out []Holder
+	t := s.topics[of]
+	var out []service.ViewHolder
 	for _, sub := range s.subscribers {
-		h := sub.holds[service]
+		h := sub.holds[of]
 		if h == nil {
 			continue
 		}
-		out = append(out, Holder{
+		out = append(out, service.ViewHolder{
 			Role: sub.role, Name: sub.name, Connected: sub.open, Version: h.applied, Objection: h.objection,
 			Current: t != nil && t.newest != nil && t.newest.Version == h.applied,
 		})
 	}
-	slices.SortFunc(out, func(a, b Holder) int { return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(out, func(a, b service.ViewHolder) int {
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name))
+	})
 	return out
 }
