@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/oklog/ulid/v2"
 )
 
 // liveOn are the service's instances that are live on a host.
@@ -21,6 +24,31 @@ func (p *plant) liveOn(service, host string) (live []instance) {
 func (p *plant) bothAttached() {
 	p.t.Helper()
 	eventually(p.t, 10*time.Second, "both hosts are attached", func() bool { return strings.Count(p.must("hosts").stdout, " yes ") == 2 })
+}
+
+// allOfOneHostKilled kills what a host runs of a service: each is started again
+// within two seconds, by the instant that its identity tells.
+func (p *plant) allOfOneHostKilled(service, host string) {
+	p.t.Helper()
+	before := p.liveOn(service, host)
+	p.killInstances(service, host)
+	killed := time.Now()
+	var now []instance
+	eventually(p.t, 30*time.Second, "all of them are live again", func() bool {
+		now = slices.DeleteFunc(p.liveOn(service, host), func(i instance) bool {
+			return slices.ContainsFunc(before, func(b instance) bool { return b.ID == i.ID })
+		})
+		return len(now) == len(before)
+	})
+	for _, i := range now {
+		id, err := ulid.Parse(i.ID)
+		if err != nil {
+			p.t.Fatalf("instance %s: %v", i.ID, err)
+		}
+		if after := id.Timestamp().Sub(killed); after > 2*time.Second {
+			p.t.Errorf("slot %s got its next process %s after the kill", i.Slot, after)
+		}
+	}
 }
 
 // leaves has a host end in order, and waits for its end.
@@ -71,6 +99,8 @@ func TestAHostThatEndsInOrderLosesNothingAndWhatItRanIsServedByOthersBeforeItsEn
 	if here, there := p.liveOn("hello", stays.name), p.liveOn("hello", leaves.name); len(here) != 2 || len(there) != 2 {
 		t.Errorf("after the restart %d and %d are live", len(here), len(there))
 	}
+	hello.more(100)
+	p.allOfOneHostKilled("hello", stays.name)
 	hello.more(100)
 	hello.end()
 	solo.end()
@@ -166,4 +196,62 @@ func TestHostsAreDrainedUndrainedAndRetired(t *testing.T) {
 	if len(p.liveOn("other", "h1")) != 1 {
 		t.Errorf("it gets nothing: %+v", p.status("other").Instances)
 	}
+}
+
+// One host hears nothing of control, and all gateways hear it: what it runs is
+// neither taken for lost nor run twice, however long that lasts.
+func TestAHostThatIsCutOffFromControlAloneKeepsItsProcessesAsLongAsGatewaysHearIt(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, plantOptions{})
+	link := startRelay(t, p.api)
+	at := p.api
+	p.api = link.address
+	p.addHost("far", "c", p.token("host"))
+	p.api = at
+	eventually(t, 10*time.Second, "all hosts are attached", func() bool { return strings.Count(p.must("hosts").stdout, " yes ") == 3 })
+	p.deploy("hello", "--instances", "3")
+	p.agree("hello", "hello-00001", 10*time.Second)
+	before := p.liveOn("hello", "far")
+	if len(before) != 1 {
+		t.Fatalf("the instances are not spread: %+v", p.status("hello").Instances)
+	}
+	c := p.call("hello", 4, "hello-00001")
+	c.more(50)
+	link.hold()
+	p.control.waitFor("host far is not heard, and polls gateway", 60*time.Second)
+	time.Sleep(35 * time.Second) // longer than the lease of a host
+	c.more(50)
+	if !alive(before[0].Pid) || len(p.liveOn("hello", "h1")) != 1 || len(p.liveOn("hello", "h2")) != 1 {
+		t.Errorf("process %d lives: %v; there are %+v", before[0].Pid, alive(before[0].Pid), p.status("hello").Instances)
+	}
+	link.release()
+	eventually(t, 20*time.Second, "it is heard again", func() bool { return strings.Count(p.must("hosts").stdout, " yes ") == 3 })
+	if now := p.liveOn("hello", "far"); len(now) != 1 || now[0].ID != before[0].ID {
+		t.Errorf("when it is heard again it runs %+v, before it ran %+v", now, before)
+	}
+	c.more(50)
+	c.end()
+}
+
+func TestASecondSignalEndsAHostThatLeavesAtOnceAndLeavesWhatItRunsToBeAdopted(t *testing.T) {
+	t.Parallel()
+	p := newPlant(t, plantOptions{})
+	p.bothAttached()
+	p.deploy("hello", "--instances", "2", "--ready-path", "/")
+	p.agree("hello", "hello-00001", 10*time.Second)
+	h := p.hosts[1]
+	mine := p.liveOn("hello", h.name)
+	h.signal(syscall.SIGTERM)
+	h.waitFor("a second Ctrl-C ends at once", 10*time.Second)
+	h.signal(syscall.SIGTERM)
+	if err := h.process.wait(30 * time.Second); err == nil {
+		t.Error("it ended as if it had waited")
+	}
+	if len(mine) != 1 || !alive(mine[0].Pid) {
+		t.Errorf("what it ran was to be left: %+v", mine)
+	}
+	h.again()
+	eventually(t, 30*time.Second, "two are live, and nothing else runs", func() bool {
+		return len(p.liveOn("hello", "h1"))+len(p.liveOn("hello", "h2")) == 2 && len(p.status("hello").Instances) == 2
+	})
 }

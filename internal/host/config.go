@@ -71,7 +71,7 @@ type Config struct {
 type Timing struct {
 	BackoffFirst time.Duration // before the second process of a slot; zero means 100 ms, doubling
 	BackoffMost  time.Duration // zero means 30 s
-	BackoffReset time.Duration // live for this long begins the back-off anew; zero means 60 s
+	BackoffReset time.Duration // live for this long begins the back-off anew; zero means 10 s
 	Withdraw     time.Duration // wait for gateways to acknowledge a withdrawal; zero means 15 s
 	Kill         time.Duration // from SIGTERM to SIGKILL; zero means 10 s
 	PortRest     time.Duration // before a port is given away again; zero means 10 min
@@ -88,7 +88,7 @@ func (t Timing) withDefaults() Timing {
 	}{
 		{&t.BackoffFirst, 100 * time.Millisecond},
 		{&t.BackoffMost, 30 * time.Second},
-		{&t.BackoffReset, time.Minute},
+		{&t.BackoffReset, 10 * time.Second},
 		{&t.Withdraw, 15 * time.Second},
 		{&t.Kill, 10 * time.Second},
 		{&t.PortRest, 10 * time.Minute},

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -104,6 +105,18 @@ func Zombies(parent int) []int {
 		if p.state == 'Z' && p.parent == parent {
 			out = append(out, p.pid)
 		}
+	}
+	return out
+}
+
+// Backoffs are the waits before the processes that follow upon those that were
+// live for so long, one after the other, by the timing that a host has by default.
+func Backoffs(lived ...time.Duration) []time.Duration {
+	s, t := newSlot(slotRecord{}), Timing{}.withDefaults()
+	var out []time.Duration
+	for _, l := range lived {
+		s.failedLocked(l, t)
+		out = append(out, s.backoff)
 	}
 	return out
 }
