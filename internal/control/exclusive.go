@@ -229,7 +229,8 @@ func (j *job) moveAlone(ctx context.Context, r *saga.Run, placed service.Doc[ser
 	if err := j.prepare(ctx, r, check); err != nil {
 		return err
 	}
-	if behind := j.behind(); len(behind) > 0 {
+	behind := j.behind()
+	if len(behind) > 0 {
 		return fmt.Errorf("%s does not move while gateway %s is behind: it may still route to what has to stop", rev.Name, strings.Join(behind, ", "))
 	}
 	if err := j.publish(ctx, r, service.Held(j.snapshot().CatalogRoutes())); err != nil {

@@ -3,6 +3,7 @@ package main
 // Files and packages of the rules that came later.
 const (
 	worldGo   = "internal/control/world.go"
+	leaveGo   = "internal/control/leave.go"
 	termGo    = "internal/control/term.go"
 	retireGo  = "internal/control/retire.go"
 	holdGo    = "internal/explain/hold.go"
@@ -167,6 +168,45 @@ func shown() []mutant {
 		{
 			"what leaves when a term ends raises no alarm", membersGo,
 			"case <-t.over:", "case <-chan struct{}(nil):", inControl, "TestAnOrderlyEndRaisesNoAlarm",
+		},
+	}
+}
+
+// leaving are the rules about hosts that end in order or are drained, and about
+// where instances are placed anew.
+func leaving() []mutant {
+	return []mutant{
+		{
+			"what a host runs that leaves is served by others", planGo,
+			"if drains := r.Value.OnDraining(w); len(drains) > 0 &&", "if drains := r.Value.OnDraining(w); false &&", inControl, "TestAHostThatLeavesIsLetGoWhenOthersServeWhatItRanAndCapacityComesFirst",
+		},
+		{
+			"a host that leaves is let go only when nothing of it runs", leaveGo,
+			"if slots == 0 && running == 0 {", "if slots == 0 {", inControl, "TestAHostThatLeavesIsLetGoWhenOthersServeWhatItRanAndCapacityComesFirst",
+		},
+		{
+			"where no other takes what it runs a host that leaves does not wait", leaveGo,
+			"return service.Release{Reason: err.Error()}, true", "return service.Release{}, false", inControl, "TestAHostThatLeavesWhereNoOtherCanTakeWhatItRunsIsToldSoAndDoesNotWait",
+		},
+		{
+			"what cannot run beside another stops before it is started elsewhere", scaleGo,
+			"case rev.Value.Exclusive() && len(", "case false && len(", inControl, "TestWhatCannotRunBesideAnotherLeavesAHostUnderAHoldAndStopsFirst",
+		},
+		{
+			"a host's drain outlives its process and the leader", membersGo,
+			"h.Draining = old.Value.Draining", "h.Draining = false", inControl, "TestAHostThatIsToBeDrainedIsEmptiedAndGetsNothingUntilItIsUndrainedByAnyLeader",
+		},
+		{
+			"what was placed on a host that is lost too is placed once more", scaleGo,
+			"Stands: j.placeStands, ", "", inControl, "TestWhatWasPlacedAnewOnAHostThatIsLostTooIsPlacedOnceMore",
+		},
+		{
+			"a host that has no room for what is to be installed is passed over", deployGo,
+			"if !unsure(err) && !j.refused(placed) ||", "if !unsure(err) ||", inControl, "TestAHostThatHasNoRoomForWhatIsToBeInstalledIsPassedOver",
+		},
+		{
+			"a restart places what has gathered anew", scaleGo,
+			"if err := j.spreadOut(ctx, r, rev.Value.Name, round); err != nil {", "if err := error(nil); err != nil {", inControl, "TestARestartPlacesWhatHasGatheredAnewAndCapacityComesFirst",
 		},
 	}
 }
