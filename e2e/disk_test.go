@@ -56,6 +56,9 @@ func TestOnAFullDiskWhatIsServedGoesOnAndADeletionIsStillRecorded(t *testing.T) 
 	if r.code == 0 || !strings.Contains(r.all(), "full") {
 		t.Errorf("a deploy on a full disk: exit %d, expected a refusal that says that the disk is full:\n%s", r.code, r.all())
 	}
+	eventually(t, 10*time.Second, "the host is said to take nothing", func() bool {
+		return strings.Contains(w.runInside(p, "hosts").stdout, "takes no more instances: ")
+	})
 	l.more(200)
 	if r := w.runInside(p, "delete", "other"); r.code != 0 {
 		t.Errorf("a deletion on a full disk: exit %d\n%s", r.code, r.all())

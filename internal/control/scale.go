@@ -231,7 +231,7 @@ func (j *job) moveSlot(ctx context.Context, r *saga.Run, rev service.Doc[service
 	if err := j.assign(ctx, r, placed, []service.Slot{taken}); err != nil {
 		return err
 	}
-	if err := j.awaitReady(ctx, r, []service.Slot{taken}, newWatch(j.c.cfg.Dwell, placed, round), placed.Template.ReadyDeadline()); err != nil {
+	if err := j.awaitReady(ctx, r, []service.Slot{taken}, j.judged(placed, round, true), placed.Template.ReadyDeadline()); err != nil {
 		return err
 	}
 	rev = j.snapshot().Revision(placed.Name)

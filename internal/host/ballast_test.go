@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -40,10 +41,16 @@ func TestOnAFullDiskInstancesAreStillRestartedAndStopped(t *testing.T) {
 	if err := h.Health(); !errors.Is(err, fault.Exhausted) {
 		t.Errorf("the host says of a full disk: %v", err)
 	}
+	if why := h.Refuses(); !strings.Contains(why, "full") {
+		t.Errorf("on a full disk control is told %q", why)
+	}
 	if err := r.Stop(service.Stop{Slot: first.GetSlot()}); err != nil {
 		t.Fatal(err)
 	}
 	until(t, "no instance", func() bool { return len(r.Reports()) == 0 })
 	makeRoom()
 	until(t, "its room is taken again", func() bool { return h.Health() == nil && h.Ballast() >= 1<<20 })
+	if why := h.Refuses(); why != "" {
+		t.Errorf("with room control is told %q", why)
+	}
 }

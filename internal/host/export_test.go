@@ -121,6 +121,9 @@ func Backoffs(lived ...time.Duration) []time.Duration {
 	return out
 }
 
+// Refuses is why the host takes no more instances, as control is told.
+func (h *Host) Refuses() string { return h.room().GetRefuses() }
+
 func (h *Host) Marker() string { return h.folder.marker }
 
 func (h *Host) Running() bool {

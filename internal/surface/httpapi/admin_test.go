@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -148,6 +149,7 @@ func TestGatewaysAndHostsAreListedHeardOrNot(t *testing.T) {
 		if _, err := w.admin.RetireGateway(w.ctx, connect.NewRequest(&fairleadv1.RetireGatewayRequest{Name: "gw-a"})); err != nil || len(w.retired) != 1 {
 			t.Errorf("got %v", err)
 		}
+		w.drains(h.Msg.Hosts[0])
 		if _, err := w.admin.RetireHost(w.ctx, connect.NewRequest(&fairleadv1.RetireHostRequest{Name: "h1"})); err != nil || w.retired[1] != "host h1" {
 			t.Errorf("got %v", err)
 		}
@@ -163,4 +165,40 @@ func TestGatewaysAndHostsAreListedHeardOrNot(t *testing.T) {
 			t.Errorf("got %v, %v", info, err)
 		}
 	})
+}
+
+// drains has the one host drained and undrained, and looks at what is said of it.
+func (w *world) drains(before *fairleadv1.HostStatus) {
+	t := w.t
+	t.Helper()
+	if before.State != "" || before.Detail != "" {
+		t.Errorf("before it drains: %v", before)
+	}
+	d, err := w.admin.DrainHost(w.ctx, connect.NewRequest(&fairleadv1.DrainHostRequest{Name: "h1"}))
+	if err != nil || !strings.Contains(d.Msg.Detail, "stays") || !strings.Contains(d.Msg.Detail, "host h1: it is drained") {
+		t.Errorf("where nothing else can take what runs there: %v, %v", d, err)
+	}
+	w.mu.Lock()
+	w.hosts = append(w.hosts, service.HostState{Host: service.Host{Name: "h2", Zone: "b"}, Connected: true, Free: 5 << 30})
+	w.mu.Unlock()
+	w.put(service.KindHost, "h2", service.Host{Name: "h2", Zone: "b"})
+	h, err := w.admin.ListHosts(w.ctx, connect.NewRequest(&fairleadv1.ListHostsRequest{}))
+	if err != nil || h.Msg.Hosts[0].State != "draining" || !strings.Contains(h.Msg.Hosts[0].Detail, "moves") || h.Msg.Hosts[1].FreeBytes != 5<<30 {
+		t.Errorf("while it drains: %v, %v", h, err)
+	}
+	if _, err := w.admin.DrainHost(w.ctx, connect.NewRequest(&fairleadv1.DrainHostRequest{Name: "nobody"})); !errors.Is(fault.FromConnect(err), fault.NotFound) {
+		t.Errorf("a host that is not known: %v", err)
+	}
+	if _, err := w.admin.UndrainHost(w.ctx, connect.NewRequest(&fairleadv1.UndrainHostRequest{Name: "h1"})); err != nil {
+		t.Error(err)
+	}
+	if h, err = w.admin.ListHosts(w.ctx, connect.NewRequest(&fairleadv1.ListHostsRequest{})); err != nil || h.Msg.Hosts[0].State != "" {
+		t.Errorf("when it drains no more: %v, %v", h, err)
+	}
+	w.retire("h2")
+}
+
+// retire notes that a host is no member any more.
+func (w *world) retire(name string) {
+	w.put(service.KindHost, name, service.Host{Name: name, Retired: true})
 }
