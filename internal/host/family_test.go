@@ -30,9 +30,7 @@ time.sleep(600)`}})
 		t.Fatal(err)
 	}
 	until(t, "no instance", func() bool { return len(r.Reports()) == 0 })
-	if left := host.Carriers(in.GetId()); len(left) != 0 {
-		t.Errorf("processes %v are left", left)
-	}
+	until(t, "no process", func() bool { return len(host.Carriers(in.GetId())) == 0 }) // a killed one takes its time on a busy machine
 }
 
 func TestAProgramThatFailsIsShownByItsStatusThoughAHelperIsLeft(t *testing.T) {
