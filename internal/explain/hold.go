@@ -45,8 +45,9 @@ func (e *explainer) waiting() string {
 // heldFor says what has to happen before they are answered.
 func (e *explainer) heldFor() []string {
 	to := e.heldTo()
+	r := e.s.Revision(to).Value
 	var out []string
-	for _, p := range e.s.Beside(to, e.w) {
+	for _, p := range append(e.s.Beside(to, e.w), e.moved(r)...) {
 		line := fmt.Sprintf("they wait for the end of slot %s of %s on host %s, which is %s", p.Slot, p.Of, p.Host, p.State)
 		if h := e.w.Hosts[p.Host]; !h.Heard() {
 			line += fmt.Sprintf("; the host is not heard for %s: if it does not come back: fairlead hosts retire %s", h.Silent.Round(time.Second), p.Host)
@@ -58,7 +59,6 @@ func (e *explainer) heldFor() []string {
 	if len(out) > 0 {
 		return out
 	}
-	r := e.s.Revision(to).Value
 	for _, slot := range r.Slots {
 		live := slices.ContainsFunc(r.Processes(slot.ID, e.w), func(i service.Instance) bool { return i.State == service.InstanceLive })
 		switch h := e.w.Hosts[slot.Host]; {
@@ -70,6 +70,18 @@ func (e *explainer) heldFor() []string {
 	}
 	if len(out) == 0 {
 		out = append(out, "they wait for "+to+" to be ready, and for the gateways to have its routes")
+	}
+	return out
+}
+
+// moved are the revision's own processes in slots that it has given up.
+func (e *explainer) moved(r service.Revision) []service.Process {
+	var out []service.Process
+	for _, i := range e.w.Of[e.s.Service] {
+		is := func(s service.Slot) bool { return s.ID == i.Slot && s.Host == i.Host }
+		if r.Owns(i) && i.State != service.InstanceExited && !e.w.IsRetired(i.Host) && !slices.ContainsFunc(r.Slots, is) {
+			out = append(out, service.Process{Instance: i, Of: r.Name})
+		}
 	}
 	return out
 }

@@ -250,6 +250,8 @@ func TestAnExclusiveHandoverHoldsRequests(t *testing.T) {
 	f.World.Instances, f.World.Of = map[string][]service.Instance{}, map[string][]service.Instance{}
 	f.runs(2, service.Instance{ID: "i2", State: service.InstanceStarting, Pid: 4712})
 	says(t, Explain(f), "routes", "they wait for slot shop-00002.0 on host h1 to be live")
+	f.Snapshot.Revisions[1].Value.Slots[0].Host = "h2" // where it is moved to
+	says(t, Explain(f), "routes", "they wait for the end of slot shop-00002.0 of shop-00002 on host h1, which is starting")
 }
 
 // TestADeadGatewayHasCredits: a gateway was killed, and has a third of them.
