@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,30 +11,40 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
-// leaving gateways are forgotten when the leader turns, as by the real port.
+// leaving gateways are forgotten when the leader turns, as by the real port. Who
+// looks at them while it ends does so after that.
 type leaving struct {
 	control.Gateways
-	gone atomic.Bool
+	ends, turned chan struct{}
 }
 
 func (g *leaving) States() []service.GatewayState {
-	if g.gone.Load() {
+	select {
+	case <-g.ends:
+		<-g.turned
 		return nil
+	default:
+		return g.Gateways.States()
 	}
-	return g.Gateways.States()
 }
 
 func TestAnOrderlyEndRaisesNoAlarm(t *testing.T) {
 	inRegion(t, 1, func(r *rig) {
 		var log bytes.Buffer // written to by the leader alone, and read when that has ended
+		g := &leaving{ends: make(chan struct{}), turned: make(chan struct{})}
 		c := r.start(options{edit: func(cfg *control.Config) {
-			g := &leaving{Gateways: cfg.Gateways}
-			cfg.Gateways, cfg.Turned = g, func(leads bool) { g.gone.Store(!leads) }
+			g.Gateways, cfg.Gateways = cfg.Gateways, g
+			cfg.Turned = func(leads bool) {
+				if !leads {
+					close(g.turned)
+				}
+			}
 			cfg.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelError}))
 		}})
 		r.deploy("hello", "one")
 		r.serves(10*time.Second, "hello", "hello-00001")
-		time.Sleep(20 * time.Second)
+		time.Sleep(20*time.Second + 300*time.Millisecond) // between two looks
+		close(g.ends)
 		c.stop()
 		if text := log.String(); strings.Contains(text, "msg=alarm") {
 			t.Errorf("it is told:\n%s", text)
