@@ -256,7 +256,8 @@ func (w *world) facts() facts {
 			f.sagas = append(f.sagas, r)
 		}
 		switch d.Kind {
-		case service.KindGateway, service.KindHost, service.KindLeader, service.KindRoutes:
+		case service.KindGateway, service.KindHost, service.KindLeader, service.KindRoutes, service.KindHandles:
+		case service.KindTransition: // stays until it is sealed into the bucket
 		default:
 			f.left++
 		}
