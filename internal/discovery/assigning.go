@@ -89,9 +89,6 @@ func (t *term) plan() *plan {
 	for _, name := range slices.Sorted(maps.Keys(p.forgetting)) {
 		out.forgot = append(out.forgot, erase(ProberRecord{Name: name}.key()))
 	}
-	if len(out.lookers) == 0 && len(out.forgot) == 0 {
-		return nil
-	}
 	for _, x := range p.targets {
 		if !x.over {
 			out.spots = append(out.spots, spot{x.id, x.zone})
@@ -101,7 +98,8 @@ func (t *term) plan() *plan {
 }
 
 func (p *plan) compute() {
-	if len(p.lookers) == 0 {
+	if len(p.lookers) == 0 { // nobody else could look
+		p.picks = p.before
 		return
 	}
 	p.picks = assign(p.lookers, p.spots, mostTargets)
@@ -146,9 +144,6 @@ func (t *term) install(p *plan) {
 	}
 	for _, w := range p.forgot {
 		delete(t.probing.forgetting, w.Name)
-	}
-	if len(p.lookers) == 0 {
-		return
 	}
 	t.probing.picks, t.probing.unlooked = p.picks, len(p.spots)-len(p.picks)
 	for _, id := range p.moved {

@@ -46,6 +46,7 @@ func TestEveryProberCutOffFromControlWithdrawsNobodyAndTheAlarmNamesThem(t *test
 	inFleet(t, threeZones, 5, 2, func(f *fleet) {
 		f.profile(eligibility.Profile{Probe: true})
 		f.after(30 * time.Second)
+		assigned, version := f.recorded()
 		for name := range f.eyes {
 			f.net.mute(name, true)
 		}
@@ -53,6 +54,9 @@ func TestEveryProberCutOffFromControlWithdrawsNobodyAndTheAlarmNamesThem(t *test
 		f.nobodyLeft()
 		if c := f.counts(); c[view.Unknown] != 15 {
 			t.Errorf("15 instances are seen by nobody, and the verdicts are %v", c)
+		}
+		if now, again := f.recorded(); cmp.Diff(assigned, now) != "" || again != version {
+			t.Errorf("nobody is heard, and the assignment of version %d became that of %d:\n%s", version, again, cmp.Diff(assigned, now))
 		}
 		want := "observation is lost: none of the probers [p-a1 p-a2 p-b1 p-b2 p-c1 p-c2] is heard; 15 of 15 instances are unknown"
 		if d := cmp.Diff([]string{want}, f.leader.Alarms()); d != "" {
@@ -402,8 +406,14 @@ func TestANewLeaderGoesOnWithTheAssignmentThatIsRecorded(t *testing.T) {
 	inFleet(t, threeZones, 4, 2, func(f *fleet) {
 		f.after(20 * time.Second)
 		before, version := f.recorded()
+		for name := range f.eyes { // they find the new leader late, but in time
+			f.net.mute(name, true)
+		}
 		f.lead()
-		f.after(time.Second) // none of them may be back yet
+		f.after(comeBack - 3*time.Second)
+		for name := range f.eyes {
+			f.net.mute(name, false)
+		}
 		if d := cmp.Diff(before, first(f.recorded())); d != "" {
 			t.Errorf("the new leader assigned anew:\n%s", d)
 		}

@@ -30,6 +30,9 @@ func TestADangerousContractIsRefusedWithTheReason(t *testing.T) {
 		{"silence sooner than a clean run is told", func(c *Contract) { c.SilentAfter = 15 }, "silentAfter"},
 		{"a return at once", func(c *Contract) { c.ReturnAfter = 1 }, "returnAfter"},
 		{"a handful of results", func(c *Contract) { c.Sufficient = 1 }, "chance"},
+		{"a look of no kind", func(c *Contract) { c.Look = &ProbeCheck{Kind: "ping"} }, "tcp, http or grpc"},
+		{"a path of a mere connection", func(c *Contract) { c.Look = &ProbeCheck{Kind: "tcp", Path: "/"} }, "has no path"},
+		{"a look without probes", func(c *Contract) { c.Profile.Probe = false; c.Look = &ProbeCheck{Kind: "http"} }, "the profile has no probes"},
 		{"no comparison with siblings", func(c *Contract) { c.Worse = 0 }, "worse"},
 	} {
 		t.Run(x.name, func(t *testing.T) {

@@ -155,10 +155,25 @@ func TestLooksAreToldByTheNamesOfTheStreamInForce(t *testing.T) {
 		if got := second.looks(); len(got) != 0 || r.Connected() {
 			t.Fatalf("before it is said by which names, told are %v", got)
 		}
-		second.assign(2, true, wanted(9, "x"))
+		second.assign(2, true, wanted(9, "y"), wanted(8, "x"))
+		time.Sleep(100 * time.Millisecond)
+		if got := second.looks(); len(got) > 2 {
+			t.Errorf("of what was seen while nobody listened it is told %v", got)
+		}
 		time.Sleep(3 * time.Second)
-		if got := second.looks(); len(got) < 2 || slices.ContainsFunc(got, func(l string) bool { return l != "9 good" }) {
+		if got := second.looks(); len(got) < 4 || slices.ContainsFunc(got, func(l string) bool { return l != "9 good" && l != "8 good" }) {
 			t.Errorf("told are %v", got)
+		}
+	})
+}
+
+func TestAControlThatSaysNothingIsLeftForTheNext(t *testing.T) {
+	inRole(t, open(), func(r *Role, c *controls) {
+		mute := c.opened()[0] // it takes the stream, and no more
+		time.Sleep(deafAfter + 10*time.Millisecond)
+		synctest.Wait()
+		if all := c.opened(); mute.ctx.Err() == nil || len(all) != 2 || all[1].address != "two" || r.Connected() {
+			t.Errorf("after %s of silence it has opened %d streams", deafAfter, len(all))
 		}
 	})
 }

@@ -133,8 +133,9 @@ func TestAProberIsSentToAnotherControlByOneThatDoesNotLead(t *testing.T) {
 		l.up <- hello("p")
 		synctest.Wait()
 		close(p.done) // the term ends
-		if err := <-ended; status.Code(err) != codes.Unavailable || !p.closed {
-			t.Errorf("told %v", err)
+		ends := time.Now()
+		if err := <-ended; status.Code(err) != codes.Unavailable || !p.closed || time.Since(ends) != 0 {
+			t.Errorf("told %v after %s", err, time.Since(ends))
 		}
 	})
 }
@@ -161,6 +162,16 @@ func TestAProberIsToldWhatIsNewAndHeardUntilItFallsSilent(t *testing.T) {
 		silent := time.Now()
 		if err := <-ended; status.Code(err) != codes.Unavailable || time.Since(silent) != mute || !p.closed {
 			t.Errorf("after %s of silence: %v", time.Since(silent), err)
+		}
+	})
+}
+
+func TestAProberThatSaysHelloAndNothingMoreIsLetGo(t *testing.T) {
+	inStream(t, nil, func(l *line, p *plane, ended <-chan error) {
+		l.up <- hello("p")
+		began := time.Now()
+		if err := <-ended; status.Code(err) != codes.Unavailable || time.Since(began) != mute || !p.closed {
+			t.Errorf("after %s: %v", time.Since(began), err)
 		}
 	})
 }
