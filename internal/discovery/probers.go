@@ -18,6 +18,8 @@ const (
 	// goneAfter is for how long a prober may say nothing before others look at
 	// its targets: it beats each second.
 	goneAfter = 5 * time.Second
+	// overdue is for how long a prober that is well may say nothing.
+	overdue = 2500 * time.Millisecond
 	// comeBack is how long a new term waits for the probers that were there.
 	comeBack = 10 * time.Second
 	// forgetAfter is when a prober that is away is none any more.
@@ -63,6 +65,7 @@ type probing struct {
 	top        uint32          // the highest handle that was given
 	unlooked   int             // targets that nobody has room for
 	stale      bool            // members or targets changed since it was computed
+	lost       time.Time       // when one was found gone whose targets are to be looked at by others; zero is none
 	any        bool            // there is a prober that is not away for long
 	picks      map[string]pick // :: instance → who looks at it, by the assignment in force; never edited
 	wake       chan struct{}   // holds one: it is to be computed
@@ -147,12 +150,14 @@ func (t *term) loadProbers(ctx context.Context) bool {
 // attendance finds who fell silent, who is back, and who is none any more.
 func (t *term) attendance() {
 	now, p := time.Now(), t.probing
-	heard := 0
+	heard, waver := 0, false
 	for _, m := range p.sorted() {
 		switch away := now.After(m.until); {
 		case away && !m.gone:
 			m.gone = true
-			p.change()
+			if p.lost.IsZero() {
+				p.lost = now
+			}
 			t.log.Warn("alarm: a prober is silent; what it looked at is looked at by others", "prober", m.Name, "zone", m.Zone, "for", now.Sub(m.heard).Round(time.Second))
 		case !away && m.gone:
 			m.gone = false
@@ -163,7 +168,14 @@ func (t *term) attendance() {
 		}
 		if !m.gone {
 			heard++
+			waver = waver || now.Sub(m.heard) > overdue
 		}
+	}
+	// Where others are about to be gone as well, it is known only then who is
+	// left, and whether anybody is.
+	if !p.lost.IsZero() && (!waver || now.Sub(p.lost) > goneAfter) {
+		p.lost = time.Time{}
+		p.change()
 	}
 	t.blindness(heard)
 }
