@@ -546,10 +546,13 @@ func (f *fleet) target(id string) target {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if x := t.probing.targets[id]; x != nil {
-		return *x
+	x := t.probing.targets[id]
+	if x == nil {
+		return target{}
 	}
-	return target{}
+	out := *x
+	out.probers, out.before, out.seen = slices.Clone(x.probers), slices.Clone(x.before), slices.Clone(x.seen)
+	return out
 }
 
 // dialsOf a prober since it was asked last.
