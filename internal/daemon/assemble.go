@@ -186,8 +186,12 @@ func (l leaderReader) Alarms(name string) []string {
 		}
 		return alarms
 	}
+	var alarms []string
 	if text := l.NeedsOperator(name); text != "" {
-		return []string{text}
+		alarms = append(alarms, text)
 	}
-	return nil
+	for _, a := range l.discovery.ServiceAlarms(name) {
+		alarms = append(alarms, fmt.Sprintf("%s (since %s)", a.Text, a.Since.Format("15:04:05 UTC")))
+	}
+	return alarms
 }

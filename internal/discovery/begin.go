@@ -44,7 +44,7 @@ type term struct {
 	known     map[string]bool                 // :: service → the evaluator has its route
 	ended     map[string]int64                // :: instance → tick at which it was gone and not listed
 	strangers map[string]bool                 // :: service → nothing knew it when it was asked last
-	lost      map[string]bool                 // :: service → its last eligible instance left unplanned
+	alarms    map[string]map[string]Alarm     // :: service → kind → alarm in force
 	words     map[string]service.Word         // :: instance → what it says about itself
 	synced    int64                           // tick of the last listing
 	changed   <-chan struct{}                 // of the hosts
@@ -62,7 +62,7 @@ func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	t := &term{
 		p: p, lead: l, log: p.log, keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
 		contracts: map[string]eligibility.Contract{}, handles: map[string]uint32{},
-		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, lost: map[string]bool{}, words: map[string]service.Word{},
+		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, alarms: map[string]map[string]Alarm{}, words: map[string]service.Word{},
 	}
 	t.records = newRecords(l, p.log, t.living)
 	for {

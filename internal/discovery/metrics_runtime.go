@@ -5,8 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // runtimeCollector tells of the authorities beside the registry, and of who
 // comes and goes.
 type runtimeCollector struct {
-	p                                                      *Plane
-	lag, differences, held, changes, quarantined, unsealed *prometheus.Desc
+	p                                                              *Plane
+	lag, differences, held, changes, quarantined, unsealed, alarms *prometheus.Desc
 }
 
 func newRuntimeCollector(p *Plane) *runtimeCollector {
@@ -20,13 +20,14 @@ func newRuntimeCollector(p *Plane) *runtimeCollector {
 		held:        desc("held_drops_total", "Instances that an authority dropped and that were held, since this control leads."),
 		changes:     desc("changes", "Changes between in and out of rotation by evidence, in the last ten minutes.", "service"),
 		unsealed:    desc("unsealed_transitions", "Recorded transitions that are in the store, and not sealed into the bucket."),
+		alarms:      desc("alarms", "1 for each alarm of a service that is in force.", "service", "alarm"),
 		quarantined: desc("quarantined_instances", "Instances that are held out because they came and went too often.", "service"),
 	}
 }
 
 // Describe is part of prometheus.Collector.
 func (c *runtimeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.lag, c.differences, c.held, c.changes, c.quarantined, c.unsealed} {
+	for _, d := range []*prometheus.Desc{c.lag, c.differences, c.held, c.changes, c.quarantined, c.unsealed, c.alarms} {
 		ch <- d
 	}
 }
@@ -57,6 +58,9 @@ func (c *runtimeCollector) Collect(ch chan<- prometheus.Metric) {
 	defer t.mu.Unlock()
 	for name := range t.known {
 		changes, quarantined := t.eval.Flapping(name)
+		for kind := range t.alarms[name] {
+			gauge(c.alarms, 1, name, kind)
+		}
 		gauge(c.changes, float64(changes), name)
 		gauge(c.quarantined, float64(quarantined), name)
 	}

@@ -37,6 +37,8 @@ type records struct {
 	waiting  []*waiting
 	rows     map[string]rowWrite          // :: instance → its row as it is to be written
 	sent     map[string]rowWrite          // :: instance → its row as it was sent
+	posts    []store.Write                // to be written beside them
+	posting  int                          // of posts, at its front
 	staged   bool                         // a row changed since put was last called
 	known    map[string]registry.Instance // :: instance → its row as it is, or is to be, on disk
 	writing  int                          // of waiting, at its front
@@ -197,6 +199,8 @@ func (r *records) take() (writes []store.Write) {
 		w.saidLate = w.Late
 		writes = append(writes, w.write())
 	}
+	r.posting = min(len(r.posts), mostWrites-len(writes))
+	writes = append(writes, r.posts[:r.posting]...)
 	r.sent = map[string]rowWrite{}
 	for id, w := range r.rows {
 		if len(writes) == mostWrites {
@@ -219,14 +223,15 @@ func (r *records) settle(done bool) (more bool) {
 			}
 		}
 		r.waiting = append(again, r.waiting[r.writing:]...)
+		r.posts = r.posts[r.posting:]
 		for id, w := range r.sent {
 			if r.rows[id] == w { // it did not change meanwhile
 				delete(r.rows, id)
 			}
 		}
 	}
-	r.writing = 0
-	left := len(r.waiting) + len(r.rows)
+	r.writing, r.posting = 0, 0
+	left := len(r.waiting) + len(r.rows) + len(r.posts)
 	if left == 0 && done {
 		select {
 		case <-r.written: // said already

@@ -77,7 +77,7 @@ func (t *term) routes() {
 			t.eval.Forget(name)
 			t.p.cfg.Views.Forget(name)
 			delete(t.known, name)
-			delete(t.lost, name)
+			delete(t.alarms, name)
 		}
 	}
 }
@@ -126,13 +126,7 @@ func (t *term) publish(all bool) {
 		if p.Rest {
 			t.eval.Touch(name)
 		}
-		for _, m := range p.Tripped {
-			t.log.Error("alarm: too few instances are in rotation by their verdicts; the guard has all of them served", "service", name, "zone", m.Zone, "in", m.In, "of", m.Counted)
-		}
-		if p.Lost && !t.lost[name] {
-			t.log.Error("alarm: no instance is in rotation by its verdict", "service", name)
-		}
-		t.lost[name] = p.Lost
+		t.watch(name, p)
 	}
 }
 

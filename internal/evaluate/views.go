@@ -214,6 +214,23 @@ func (e *Evaluator) Counts(name string) map[view.Verdict]int {
 	return out
 }
 
+// Unseen is how many of a service's instances in rotation nobody sees any more,
+// and how many are in rotation.
+func (e *Evaluator) Unseen(name string) (unseen, in int) {
+	if s := e.services[name]; s != nil {
+		for _, x := range s.instances {
+			if x.row.Gone || x.row.Terminating || !x.row.EverReady || x.state.Verdict == eligibility.Ineligible {
+				continue
+			}
+			in++
+			if x.state.Rule == eligibility.Unseen {
+				unseen++
+			}
+		}
+	}
+	return unseen, in
+}
+
 // Flapping is how often a service's instances came and went by evidence in the
 // last ten minutes, and how many are in quarantine.
 func (e *Evaluator) Flapping(name string) (changes, quarantined int) {
