@@ -48,13 +48,14 @@ func TestABodyThatPausesIsAnswered408AndItsCreditIsBack(t *testing.T) {
 }
 
 func TestABodyThatTricklesIsAnswered408AndItsCreditIsBack(t *testing.T) {
-	r := newRig(t, briefly)
+	const timeout = 3 * time.Second // far longer than it pauses, on a busy machine too
+	r := newRig(t, func(c *gateway.Config) { c.BodyTimeout = timeout })
 	r.one(1, readsAll)
 	c := r.caller(chunkedPost)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for tick := time.NewTicker(bodyTimeout / 10); ; <-tick.C { // it never pauses for long
+		for tick := time.NewTicker(timeout / 100); ; <-tick.C { // it never pauses for long
 			if _, err := io.WriteString(c, "1\r\na\r\n"); err != nil {
 				tick.Stop()
 				return
