@@ -2,9 +2,12 @@ package evaluate
 
 import (
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"testing"
 
+	"github.com/fairlead-platform/fairlead/internal/bucket/dir"
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/registry"
@@ -59,8 +62,8 @@ func rowsOf(instances int) []registry.Instance {
 	return rows
 }
 
-// estate is an evaluator in which everything is eligible and published.
-func estate(instances int) *Evaluator {
+// empty is an evaluator that knows the services and their routes.
+func empty() *Evaluator {
 	e := New(view.Version{Incarnation: "i", Epoch: 1}, view.Epoch{Incarnation: "i", Number: 1}, 0)
 	c := eligibility.Default()
 	c.Dependencies = []eligibility.Dependency{{Name: "database"}}
@@ -69,6 +72,12 @@ func estate(instances int) *Evaluator {
 		e.SetService(name, c, view.GuardPolicy{})
 		e.SetRoute(view.Route{Service: name, Splits: []view.Split{{Percent: 100, Group: name + "-00001", Allowed: []string{name + "-00001"}}}})
 	}
+	return e
+}
+
+// estate is an evaluator in which everything is eligible and published.
+func estate(instances int) *Evaluator {
+	e := empty()
 	for _, row := range rowsOf(instances) {
 		e.Enter(row, nil)
 	}
@@ -132,6 +141,60 @@ func passes(b *testing.B, step int) {
 func BenchmarkPassOneInAHundred(b *testing.B) { passes(b, 100) }
 
 func BenchmarkPassEverything(b *testing.B) { passes(b, 1) }
+
+// BenchmarkOneFails is one instance's hard failure to its service's new view,
+// beside the window and the commit. Its service is one of the large ones.
+func BenchmarkOneFails(b *testing.B) {
+	for _, n := range estates {
+		b.Run(fmt.Sprintf("instances=%d", n), func(b *testing.B) {
+			e := estate(n)
+			h := uint32(0)
+			for b.Loop() {
+				h++
+				t := evidence.Tick{Number: e.Now() + 1, Rows: []evidence.TickRow{{Instance: h, Evidence: eligibility.Evidence{Self: &eligibility.Self{Ready: h%2 == 0}}}}}
+				e.Fold(t)
+				e.publish()
+			}
+		})
+	}
+}
+
+// BenchmarkRebuild is the start of a leader: ten minutes of segments are read,
+// and folded from each instance's recorded state.
+func BenchmarkRebuild(b *testing.B) {
+	for _, n := range estates {
+		b.Run(fmt.Sprintf("instances=%d", n), func(b *testing.B) {
+			store, err := dir.Open(b.TempDir())
+			if err != nil {
+				b.Fatal(err)
+			}
+			k := evidence.NewKeeper(store, "i")
+			for t := int64(1); t <= 600; t++ { // a clean run is one row in ten seconds
+				tick := tickOf(t, n, 1+int(t%10), 10, 0)
+				if k.Add(tick, func(h uint32) (evidence.Named, bool) { return evidence.Named{Handle: h, ID: fmt.Sprint(h)}, true }) {
+					if err := k.Flush(b.Context()); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			rows, recorded := rowsOf(n), map[uint32]*eligibility.State{}
+			for _, r := range rows {
+				recorded[r.Handle] = &eligibility.State{Born: 1, Judged: 1, Verdict: eligibility.Eligible, Weight: 1000, Ready: true}
+			}
+			for b.Loop() {
+				kept, err := k.Load(b.Context(), 0)
+				if err != nil || len(kept.Ticks) != 600 {
+					b.Fatalf("%d ticks, %v", len(kept.Ticks), err)
+				}
+				e := empty()
+				Rebuild(e, slices.Clone(rows), maps.Clone(recorded), kept.Ticks)
+				if e.publish() != 450 {
+					b.Fatal("not every service has a view")
+				}
+			}
+		})
+	}
+}
 
 func BenchmarkMemory(b *testing.B) {
 	for _, n := range estates {

@@ -211,37 +211,43 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
+// BenchmarkOutcomes has as many reporters as instances, each of which calls
+// twenty of them in a second.
 func BenchmarkOutcomes(b *testing.B) {
-	const instances, perBatch = 60_000, 100
+	for _, n := range []int{10_000, 60_000, 240_000} {
+		b.Run(fmt.Sprintf("instances=%d", n), func(b *testing.B) { benchOutcomes(b, n) })
+	}
+}
+
+func benchOutcomes(b *testing.B, instances int) {
+	const perBatch = 20
 	in := New(0, 5)
 	for h := range uint32(instances) {
-		in.instances[h+1] = &open{Instance: Instance{Handle: h + 1, Profile: eligibility.Profile{Outcomes: true}}}
+		in.Know(Instance{Handle: h + 1, Service: fmt.Sprint(h % 450), Profile: eligibility.Profile{Outcomes: true}})
 	}
-	services := make([]*service, 450)
-	for i := range services {
-		services[i] = &service{name: fmt.Sprint(i)}
+	reporters := make([]*Reporter, instances)
+	rows := make([]Row, instances*perBatch)
+	for i := range rows {
+		rows[i] = Row{Instance: uint32((i/perBatch*7919+i%perBatch*450)%instances) + 1, OK: 10, Failed: uint32(i%100) / 99}
 	}
-	for h, o := range in.instances {
-		o.service = services[h%450]
-	}
-	reporters := make([]*Reporter, 1000)
-	batches := make([]Batch, len(reporters))
 	for i := range reporters {
 		reporters[i] = NewReporter(fmt.Sprint("reporter", i))
-		for j := range perBatch {
-			batches[i].Rows = append(batches[i].Rows, Row{Instance: uint32((i*7919+j*450)%instances) + 1, OK: 10, Failed: uint32(j % 2)})
-		}
 	}
-	b.ReportAllocs()
-	n := uint64(0)
-	for b.Loop() {
+	n := 0
+	report := func() {
+		i := n % len(reporters)
 		n++
-		i := int(n) % len(reporters)
-		batches[i].Number = n
-		in.Outcomes(reporters[i], batches[i])
-		if n%12_000 == 0 {
+		in.Outcomes(reporters[i], Batch{Number: uint64(n), Rows: rows[i*perBatch : (i+1)*perBatch]})
+		if i == len(reporters)-1 {
 			in.Seal()
 		}
+	}
+	for range reporters { // each stream has begun
+		report()
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		report()
 	}
 	b.ReportMetric(float64(b.N)*perBatch/b.Elapsed().Seconds(), "rows/s")
 }

@@ -37,8 +37,9 @@ type Instance struct {
 // Ingest takes evidence in. All its methods may be called by several at once.
 type Ingest struct {
 	mu        sync.Mutex
-	instances map[uint32]*open // :: instance's handle → its open row
-	dirty     []*open          // rows with something in them
+	instances map[uint32]*open    // :: instance's handle → its open row
+	services  map[string]*service // :: name → service, while it has instances
+	dirty     []*open             // rows with something in them
 	watches   map[uint32]*eligibility.Watch
 	interval  int // seconds between one prober's looks
 	tick      int64
@@ -64,14 +65,15 @@ type open struct {
 
 // service numbers the services, so that a reporter's sums need no strings.
 type service struct {
-	name string
-	now  fare // of the second that is not sealed yet, by all reporters
+	name      string
+	instances int
+	now       fare // of the second that is not sealed yet, by all reporters
 }
 
 // New makes an ingest whose next tick is the one after last.
 func New(last int64, probeInterval int) *Ingest {
 	return &Ingest{
-		instances: map[uint32]*open{}, watches: map[uint32]*eligibility.Watch{}, interval: probeInterval, tick: last + 1,
+		instances: map[uint32]*open{}, services: map[string]*service{}, watches: map[uint32]*eligibility.Watch{}, interval: probeInterval, tick: last + 1,
 		discarded: map[Reason]uint64{}, bytes: map[string]uint64{},
 	}
 }
@@ -88,15 +90,15 @@ func (in *Ingest) Know(x Instance) {
 	o.Instance = x
 }
 
-// service finds the service by any instance of it; changes are few, rows are
-// many.
+// service of the name, with one more instance.
 func (in *Ingest) service(name string) *service {
-	for _, o := range in.instances {
-		if o.service.name == name {
-			return o.service
-		}
+	s := in.services[name]
+	if s == nil {
+		s = &service{name: name}
+		in.services[name] = s
 	}
-	return &service{name: name}
+	s.instances++
+	return s
 }
 
 // Forget drops an instance. What is said about it from then on is discarded.
@@ -106,6 +108,9 @@ func (in *Ingest) Forget(handle uint32) {
 	if o := in.instances[handle]; o != nil {
 		o.Handle = 0 // its row, if one is open, is dropped when the tick is sealed
 		delete(in.instances, handle)
+		if o.service.instances--; o.service.instances == 0 {
+			delete(in.services, o.service.name)
+		}
 	}
 }
 
