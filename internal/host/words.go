@@ -67,8 +67,8 @@ func openWords(h *Host) (*words, error) {
 	for _, reason := range []string{wordOfNobody, wordOfAnother, wordUnsayable} {
 		w.discarded.WithLabelValues(reason)
 	}
-	if h.cfg.Metrics != nil {
-		h.cfg.Metrics.MustRegister(w.discarded)
+	if err := w.register(h.cfg.Metrics); err != nil {
+		return nil, err
 	}
 	copies, err := readTwice[wordsRecord](h.folder, fileWords, h.log)
 	if errors.Is(err, errDamaged) {
@@ -88,6 +88,23 @@ func openWords(h *Host) (*words, error) {
 		}
 	}
 	return w, w.listen(r)
+}
+
+// register has the hosts of one process count together.
+func (w *words) register(r *prometheus.Registry) error {
+	if r == nil {
+		return nil
+	}
+	var other prometheus.AlreadyRegisteredError
+	err := r.Register(w.discarded)
+	if !errors.As(err, &other) {
+		return err
+	}
+	var same bool
+	if w.discarded, same = other.ExistingCollector.(*prometheus.CounterVec); !same {
+		return err
+	}
+	return nil
 }
 
 func (w *words) listen(was wordsRecord) (err error) {
