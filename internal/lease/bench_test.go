@@ -66,3 +66,18 @@ func BenchmarkEndGrantsWhoWaits(b *testing.B) {
 		q.Arrive(r, now)
 	}
 }
+
+// One of the instances ramps: each pick looks at all.
+func BenchmarkArriveGrantEndWhileOneRamps(b *testing.B) {
+	for _, n := range []int{3, 100} {
+		b.Run(fmt.Sprintf("instances=%d", n), func(b *testing.B) {
+			q := benchQueue(n, 100)
+			q.Consider(map[string]lease.Standing{"i000": {Weight: 100}})
+			r := &lease.Request{Deadline: time.Hour}
+			b.ReportAllocs()
+			for b.Loop() {
+				q.End(q.Arrive(r, 0)[0].Instance)
+			}
+		})
+	}
+}

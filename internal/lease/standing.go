@@ -51,13 +51,8 @@ func (q *Queue) Relent(now time.Duration) []Command {
 	if q.relented || q.waiting.n == 0 || now-q.waiting.head.Arrived < Patience {
 		return nil
 	}
-	for _, in := range q.open {
-		if in.owned > 0 {
-			return nil
-		}
-	}
 	q.relented = true
-	q.reopen()
+	q.reopen() // which takes it back where one has
 	return q.settle()
 }
 
