@@ -47,6 +47,8 @@ func TestEveryProberCutOffFromControlWithdrawsNobodyAndTheAlarmNamesThem(t *test
 		f.profile(eligibility.Profile{Probe: true})
 		f.after(30 * time.Second)
 		assigned, version := f.recorded()
+		f.net.mute("p-c2", true)
+		f.after(1500 * time.Millisecond) // and then the others, before it is known to be gone
 		for name := range f.eyes {
 			f.net.mute(name, true)
 		}
