@@ -75,6 +75,8 @@ type commands struct {
 	History   historyCmd   `cmd:"" group:"services" help:"Show every change of what was believed of instances, and why."`
 	Flaps     flapsCmd     `cmd:"" group:"services" help:"Show which instances came and went too often, and the changes that earned it."`
 	Contract  contractCmd  `cmd:"" group:"services" help:"How the health of a service's instances is read."`
+	Register  registerCmd  `cmd:"" group:"services" help:"Register an instance that nothing watches, and renew its lease until told to end."`
+	External  externalCmd  `cmd:"" group:"services" help:"Services of somebody else's, whose health only their callers tell."`
 	Logs      logsCmd      `cmd:"" group:"services" help:"Show what the instances wrote."`
 	Events    eventsCmd    `cmd:"" group:"services" help:"Show the history of a service."`
 

@@ -30,8 +30,9 @@ const (
 type client struct {
 	fairleadv1connect.ServiceAPIServiceClient
 	fairleadv1connect.DiscoveryAPIServiceClient
-	admin fairleadv1connect.AdminAPIServiceClient
-	close func()
+	admin    fairleadv1connect.AdminAPIServiceClient
+	registry fairleadv1connect.RegistryServiceClient
+	close    func()
 }
 
 // dial finds the API: the one that is named, or the data folder's socket, or,
@@ -101,6 +102,7 @@ func newClient(t *http.Transport, base string) *client {
 	return &client{
 		ServiceAPIServiceClient:   fairleadv1connect.NewServiceAPIServiceClient(hc, base),
 		DiscoveryAPIServiceClient: fairleadv1connect.NewDiscoveryAPIServiceClient(hc, base),
+		registry:                  fairleadv1connect.NewRegistryServiceClient(hc, base),
 		admin:                     fairleadv1connect.NewAdminAPIServiceClient(hc, base),
 		close:                     t.CloseIdleConnections,
 	}

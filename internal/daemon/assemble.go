@@ -56,7 +56,7 @@ func (c *controlRole) assemble() {
 		Dwell:  c.plane.ReadyDwell, Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
 	}))
 	c.api = httpapi.New(httpapi.Config{
-		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store, c.discovery}, Discovery: c.discovery, Views: c.views, Runtime: c.discovery,
+		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store, c.discovery}, Discovery: c.discovery, Views: c.views, Runtime: c.discovery, Registry: c.discovery,
 		Authority: c.authority, MaxArtifacts: c.plane.MaxArtifacts, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),
 	})
 	c.artifacts = newArtifactMetrics(c.p.ops.Registry())

@@ -34,26 +34,29 @@ type term struct {
 	records *records
 	flush   chan struct{} // holds one: it is time to write a segment
 
-	mu        sync.Mutex
-	reg       *registry.Registry
-	eval      *evaluate.Evaluator
-	first     int64                           // the term's first tick
-	contracts map[string]eligibility.Contract // :: service → declared contract
-	reserved  uint32                          // the first handle that the store does not know to be taken
-	handles   map[string]uint32               // :: instance → its handle of an earlier term
-	known     map[string]bool                 // :: service → the evaluator has its route
-	ended     map[string]int64                // :: instance → tick at which it was gone and not listed
-	strangers map[string]bool                 // :: service → nothing knew it when it was asked last
-	alarms    map[string]map[string]Alarm     // :: service → kind → alarm in force
-	words     map[string]service.Word         // :: instance → what it says about itself
-	synced    int64                           // tick of the last listing
-	changed   <-chan struct{}                 // of the hosts
-	readAt    uint64                          // sequence at which contracts were read
-	routesAt  uint64
-	sealed    uint64
-	heldDrops uint64 // instances whose drop from a listing was held
-	probing   *probing
-	over      bool // the term has ended
+	mu          sync.Mutex
+	reg         *registry.Registry
+	eval        *evaluate.Evaluator
+	first       int64                           // the term's first tick
+	contracts   map[string]eligibility.Contract // :: service → declared contract
+	reserved    uint32                          // the first handle that the store does not know to be taken
+	handles     map[string]uint32               // :: instance → its handle of an earlier term
+	known       map[string]bool                 // :: service → the evaluator has its route
+	ended       map[string]int64                // :: instance → tick at which it was gone and not listed
+	strangers   map[string]bool                 // :: service → nothing knew it when it was asked last
+	alarms      map[string]map[string]Alarm     // :: service → kind → alarm in force
+	renewed     map[string]int64                // :: leased instance → tick at which it was renewed last
+	unroutedAs  map[string][]string             // :: service without a deployment → revisions in its view
+	externalsAt uint64                          // sequence at which external services were read
+	words       map[string]service.Word         // :: instance → what it says about itself
+	synced      int64                           // tick of the last listing
+	changed     <-chan struct{}                 // of the hosts
+	readAt      uint64                          // sequence at which contracts were read
+	routesAt    uint64
+	sealed      uint64
+	heldDrops   uint64 // instances whose drop from a listing was held
+	probing     *probing
+	over        bool // the term has ended
 }
 
 // begin rebuilds from the recorded transitions and the kept ticks. Nil: ctx
@@ -62,7 +65,7 @@ func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	t := &term{
 		p: p, lead: l, log: p.log, keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
 		contracts: map[string]eligibility.Contract{}, handles: map[string]uint32{},
-		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, alarms: map[string]map[string]Alarm{}, words: map[string]service.Word{},
+		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, alarms: map[string]map[string]Alarm{}, words: map[string]service.Word{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
 	}
 	t.records = newRecords(l, p.log, t.living)
 	for {

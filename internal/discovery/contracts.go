@@ -74,6 +74,9 @@ func (t *term) inForce(name string) eligibility.Contract {
 	if !declared {
 		c = DefaultContract()
 	}
+	if t.external(name) { // nothing else is to be had of it
+		c.Profile = eligibility.Profile{Outcomes: true}
+	}
 	c = t.lookable(c)
 	if t.eval.Now() < t.first+int64(c.SilentAfter) {
 		c.SilenceFails = false

@@ -38,6 +38,7 @@ type rig struct {
 	logger       *slog.Logger         // of the planes; nil discards
 	gathered     *prometheus.Registry // of the plane that began last
 	replacements int
+	applied      int       // documents that the test wrote
 	views        Publisher // of the next plane; nil is nobody
 }
 

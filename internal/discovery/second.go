@@ -19,10 +19,13 @@ const (
 func (t *term) second(ctx context.Context) {
 	// 1. What people declared, and what is published.
 	t.readContracts(ctx)
+	t.readExternals(ctx)
 	t.mu.Lock()
 	t.routes()
 	// 2. What is there, and what is said of it; then the second is over.
 	t.hosts()
+	t.leases()
+	t.unrouted()
 	t.attendance()
 	t.suspicion()
 	tick := t.ingest.Seal()
@@ -78,6 +81,7 @@ func (t *term) routes() {
 			t.p.cfg.Views.Forget(name)
 			delete(t.known, name)
 			delete(t.alarms, name)
+			delete(t.unroutedAs, name)
 		}
 	}
 }

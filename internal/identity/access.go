@@ -43,7 +43,7 @@ const (
 
 // Rules is the whole table: what is not in it is refused.
 func Rules() []Rule {
-	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*", "fairlead.v1.DiscoveryAPIService/*"}
+	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*", "fairlead.v1.DiscoveryAPIService/*", "fairlead.v1.RegistryService/*"}
 	return []Rule{
 		{Nobody, SocketControl, []string{procJoin}},
 		{Expired, SocketControl, []string{procRenew}},

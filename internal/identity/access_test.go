@@ -26,7 +26,7 @@ func procedures() map[string][]string {
 	for _, f := range []protoreflect.FileDescriptor{
 		fairleadv1.File_fairlead_v1_evidence_proto, fairleadv1.File_fairlead_v1_host_proto, fairleadv1.File_fairlead_v1_identity_proto,
 		fairleadv1.File_fairlead_v1_operator_proto, fairleadv1.File_fairlead_v1_poll_proto,
-		fairleadv1.File_fairlead_v1_view_proto, fairleadv1.File_fairlead_v1_discovery_proto,
+		fairleadv1.File_fairlead_v1_view_proto, fairleadv1.File_fairlead_v1_discovery_proto, fairleadv1.File_fairlead_v1_registry_proto,
 	} {
 		for i := range f.Services().Len() {
 			s := f.Services().Get(i)
@@ -51,7 +51,7 @@ var allowed = map[Socket]map[Who]string{
 		Who(Agent):    "IdentityService/Renew",
 		Who(Gateway):  "ViewService SubscriptionService EvidenceService/ReportOutcomes IdentityService/Renew",
 		Who(Host):     "HostControlService IdentityService/Renew",
-		Who(Operator): "ServiceAPIService AdminAPIService DiscoveryAPIService IdentityService/Renew",
+		Who(Operator): "ServiceAPIService AdminAPIService DiscoveryAPIService RegistryService IdentityService/Renew",
 	},
 	SocketGatewayPoll: {
 		Nobody: "", Expired: "", Who(Control): "", Who(Relay): "", Who(Prober): "", Who(Agent): "",

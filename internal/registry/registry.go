@@ -37,6 +37,8 @@ type Instance struct {
 	// Address is host:port, or a URL.
 	Address string `json:"address"`
 	Source  Source `json:"source"`
+	// By is who registered it, where it holds a lease.
+	By string `json:"by,omitempty"`
 	// Listening says that its authority sees it serve; Terminating that it
 	// was asked to stop.
 	Listening   bool `json:"listening,omitempty"`

@@ -31,6 +31,7 @@ const (
 	KindProber     = "prober"     // prober name: membership, and what it looks at
 	KindPolicy     = "policy"     // service name + "." + ULID: a change of what governs its health
 	KindInstance   = "instance"   // instance: its row in the registry
+	KindExternal   = "external"   // service name: endpoints of somebody else's
 	KindHandles    = "handles"    // "instances": the first handle that was never given away
 )
 

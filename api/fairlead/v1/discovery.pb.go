@@ -869,6 +869,298 @@ func (x *TestedTrip) GetAlsoInForce() bool {
 	return false
 }
 
+type SetExternalRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Endpoints     []*ExternalEndpoint    `protobuf:"bytes,2,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetExternalRequest) Reset() {
+	*x = SetExternalRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetExternalRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetExternalRequest) ProtoMessage() {}
+
+func (x *SetExternalRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetExternalRequest.ProtoReflect.Descriptor instead.
+func (*SetExternalRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *SetExternalRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *SetExternalRequest) GetEndpoints() []*ExternalEndpoint {
+	if x != nil {
+		return x.Endpoints
+	}
+	return nil
+}
+
+type SetExternalResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	External      *External              `protobuf:"bytes,1,opt,name=external,proto3" json:"external,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetExternalResponse) Reset() {
+	*x = SetExternalResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetExternalResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetExternalResponse) ProtoMessage() {}
+
+func (x *SetExternalResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetExternalResponse.ProtoReflect.Descriptor instead.
+func (*SetExternalResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *SetExternalResponse) GetExternal() *External {
+	if x != nil {
+		return x.External
+	}
+	return nil
+}
+
+type ListExternalsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExternalsRequest) Reset() {
+	*x = ListExternalsRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExternalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExternalsRequest) ProtoMessage() {}
+
+func (x *ListExternalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExternalsRequest.ProtoReflect.Descriptor instead.
+func (*ListExternalsRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{13}
+}
+
+type ListExternalsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Externals     []*External            `protobuf:"bytes,1,rep,name=externals,proto3" json:"externals,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListExternalsResponse) Reset() {
+	*x = ListExternalsResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListExternalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListExternalsResponse) ProtoMessage() {}
+
+func (x *ListExternalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListExternalsResponse.ProtoReflect.Descriptor instead.
+func (*ListExternalsResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListExternalsResponse) GetExternals() []*External {
+	if x != nil {
+		return x.Externals
+	}
+	return nil
+}
+
+// External is a service of somebody else's: its health is unknown but for what
+// becomes of calls to it.
+type External struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Endpoints     []*ExternalEndpoint    `protobuf:"bytes,2,rep,name=endpoints,proto3" json:"endpoints,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *External) Reset() {
+	*x = External{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *External) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*External) ProtoMessage() {}
+
+func (x *External) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use External.ProtoReflect.Descriptor instead.
+func (*External) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *External) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *External) GetEndpoints() []*ExternalEndpoint {
+	if x != nil {
+		return x.Endpoints
+	}
+	return nil
+}
+
+type ExternalEndpoint struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Address is host:port, or a URL.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	Zone    string `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Id is given when it is declared.
+	Id            string `protobuf:"bytes,3,opt,name=id,proto3" json:"id,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ExternalEndpoint) Reset() {
+	*x = ExternalEndpoint{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ExternalEndpoint) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ExternalEndpoint) ProtoMessage() {}
+
+func (x *ExternalEndpoint) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ExternalEndpoint.ProtoReflect.Descriptor instead.
+func (*ExternalEndpoint) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ExternalEndpoint) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *ExternalEndpoint) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *ExternalEndpoint) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
 var File_fairlead_v1_discovery_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_discovery_proto_rawDesc = "" +
@@ -944,11 +1236,28 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\vin_rotation\x18\x04 \x01(\x05R\n" +
 	"inRotation\x12\x18\n" +
 	"\acounted\x18\x05 \x01(\x05R\acounted\x12\"\n" +
-	"\ralso_in_force\x18\x06 \x01(\bR\valsoInForce2\x88\x02\n" +
+	"\ralso_in_force\x18\x06 \x01(\bR\valsoInForce\"k\n" +
+	"\x12SetExternalRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12;\n" +
+	"\tendpoints\x18\x02 \x03(\v2\x1d.fairlead.v1.ExternalEndpointR\tendpoints\"H\n" +
+	"\x13SetExternalResponse\x121\n" +
+	"\bexternal\x18\x01 \x01(\v2\x15.fairlead.v1.ExternalR\bexternal\"\x16\n" +
+	"\x14ListExternalsRequest\"L\n" +
+	"\x15ListExternalsResponse\x123\n" +
+	"\texternals\x18\x01 \x03(\v2\x15.fairlead.v1.ExternalR\texternals\"a\n" +
+	"\bExternal\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12;\n" +
+	"\tendpoints\x18\x02 \x03(\v2\x1d.fairlead.v1.ExternalEndpointR\tendpoints\"P\n" +
+	"\x10ExternalEndpoint\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x0e\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id2\xb2\x03\n" +
 	"\x13DiscoveryAPIService\x12J\n" +
 	"\tListFlaps\x12\x1d.fairlead.v1.ListFlapsRequest\x1a\x1e.fairlead.v1.ListFlapsResponse\x12P\n" +
 	"\vDiffRuntime\x12\x1f.fairlead.v1.DiffRuntimeRequest\x1a .fairlead.v1.DiffRuntimeResponse\x12S\n" +
-	"\fTestContract\x12 .fairlead.v1.TestContractRequest\x1a!.fairlead.v1.TestContractResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
+	"\fTestContract\x12 .fairlead.v1.TestContractRequest\x1a!.fairlead.v1.TestContractResponse\x12P\n" +
+	"\vSetExternal\x12\x1f.fairlead.v1.SetExternalRequest\x1a .fairlead.v1.SetExternalResponse\x12V\n" +
+	"\rListExternals\x12!.fairlead.v1.ListExternalsRequest\x1a\".fairlead.v1.ListExternalsResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
 	file_fairlead_v1_discovery_proto_rawDescOnce sync.Once
@@ -962,7 +1271,7 @@ func file_fairlead_v1_discovery_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_discovery_proto_rawDescData
 }
 
-var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 11)
+var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_fairlead_v1_discovery_proto_goTypes = []any{
 	(*ListFlapsRequest)(nil),      // 0: fairlead.v1.ListFlapsRequest
 	(*ListFlapsResponse)(nil),     // 1: fairlead.v1.ListFlapsResponse
@@ -975,39 +1284,53 @@ var file_fairlead_v1_discovery_proto_goTypes = []any{
 	(*TestContractResponse)(nil),  // 8: fairlead.v1.TestContractResponse
 	(*TestedRemoval)(nil),         // 9: fairlead.v1.TestedRemoval
 	(*TestedTrip)(nil),            // 10: fairlead.v1.TestedTrip
-	(*timestamppb.Timestamp)(nil), // 11: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 12: google.protobuf.Duration
-	(*Transition)(nil),            // 13: fairlead.v1.Transition
-	(*HealthContract)(nil),        // 14: fairlead.v1.HealthContract
+	(*SetExternalRequest)(nil),    // 11: fairlead.v1.SetExternalRequest
+	(*SetExternalResponse)(nil),   // 12: fairlead.v1.SetExternalResponse
+	(*ListExternalsRequest)(nil),  // 13: fairlead.v1.ListExternalsRequest
+	(*ListExternalsResponse)(nil), // 14: fairlead.v1.ListExternalsResponse
+	(*External)(nil),              // 15: fairlead.v1.External
+	(*ExternalEndpoint)(nil),      // 16: fairlead.v1.ExternalEndpoint
+	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
+	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
+	(*Transition)(nil),            // 19: fairlead.v1.Transition
+	(*HealthContract)(nil),        // 20: fairlead.v1.HealthContract
 }
 var file_fairlead_v1_discovery_proto_depIdxs = []int32{
 	2,  // 0: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
-	11, // 1: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
-	12, // 2: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
-	13, // 3: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
+	17, // 1: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
+	18, // 2: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
+	19, // 3: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
 	5,  // 4: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
 	6,  // 5: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
-	12, // 6: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
-	14, // 7: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	12, // 8: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
-	11, // 9: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
-	11, // 10: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
+	18, // 6: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
+	20, // 7: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	18, // 8: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
+	17, // 9: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
+	17, // 10: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
 	9,  // 11: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
 	9,  // 12: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
 	10, // 13: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
-	11, // 14: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
-	11, // 15: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
-	0,  // 16: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
-	3,  // 17: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
-	7,  // 18: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
-	1,  // 19: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
-	4,  // 20: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
-	8,  // 21: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
-	19, // [19:22] is the sub-list for method output_type
-	16, // [16:19] is the sub-list for method input_type
-	16, // [16:16] is the sub-list for extension type_name
-	16, // [16:16] is the sub-list for extension extendee
-	0,  // [0:16] is the sub-list for field type_name
+	17, // 14: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
+	17, // 15: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
+	16, // 16: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	15, // 17: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
+	15, // 18: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
+	16, // 19: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	0,  // 20: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
+	3,  // 21: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
+	7,  // 22: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
+	11, // 23: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
+	13, // 24: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
+	1,  // 25: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
+	4,  // 26: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
+	8,  // 27: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
+	12, // 28: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
+	14, // 29: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
+	25, // [25:30] is the sub-list for method output_type
+	20, // [20:25] is the sub-list for method input_type
+	20, // [20:20] is the sub-list for extension type_name
+	20, // [20:20] is the sub-list for extension extendee
+	0,  // [0:20] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_discovery_proto_init() }
@@ -1022,7 +1345,7 @@ func file_fairlead_v1_discovery_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_discovery_proto_rawDesc), len(file_fairlead_v1_discovery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   11,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,9 +19,11 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	DiscoveryAPIService_ListFlaps_FullMethodName    = "/fairlead.v1.DiscoveryAPIService/ListFlaps"
-	DiscoveryAPIService_DiffRuntime_FullMethodName  = "/fairlead.v1.DiscoveryAPIService/DiffRuntime"
-	DiscoveryAPIService_TestContract_FullMethodName = "/fairlead.v1.DiscoveryAPIService/TestContract"
+	DiscoveryAPIService_ListFlaps_FullMethodName     = "/fairlead.v1.DiscoveryAPIService/ListFlaps"
+	DiscoveryAPIService_DiffRuntime_FullMethodName   = "/fairlead.v1.DiscoveryAPIService/DiffRuntime"
+	DiscoveryAPIService_TestContract_FullMethodName  = "/fairlead.v1.DiscoveryAPIService/TestContract"
+	DiscoveryAPIService_SetExternal_FullMethodName   = "/fairlead.v1.DiscoveryAPIService/SetExternal"
+	DiscoveryAPIService_ListExternals_FullMethodName = "/fairlead.v1.DiscoveryAPIService/ListExternals"
 )
 
 // DiscoveryAPIServiceClient is the client API for DiscoveryAPIService service.
@@ -39,6 +41,10 @@ type DiscoveryAPIServiceClient interface {
 	// TestContract says what a proposed contract would have done over the
 	// evidence that is retained. Nothing is changed.
 	TestContract(ctx context.Context, in *TestContractRequest, opts ...grpc.CallOption) (*TestContractResponse, error)
+	// SetExternal declares the endpoints of somebody else's service, all of them;
+	// none takes it back.
+	SetExternal(ctx context.Context, in *SetExternalRequest, opts ...grpc.CallOption) (*SetExternalResponse, error)
+	ListExternals(ctx context.Context, in *ListExternalsRequest, opts ...grpc.CallOption) (*ListExternalsResponse, error)
 }
 
 type discoveryAPIServiceClient struct {
@@ -79,6 +85,26 @@ func (c *discoveryAPIServiceClient) TestContract(ctx context.Context, in *TestCo
 	return out, nil
 }
 
+func (c *discoveryAPIServiceClient) SetExternal(ctx context.Context, in *SetExternalRequest, opts ...grpc.CallOption) (*SetExternalResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetExternalResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_SetExternal_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *discoveryAPIServiceClient) ListExternals(ctx context.Context, in *ListExternalsRequest, opts ...grpc.CallOption) (*ListExternalsResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListExternalsResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_ListExternals_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DiscoveryAPIServiceServer is the server API for DiscoveryAPIService service.
 // All implementations must embed UnimplementedDiscoveryAPIServiceServer
 // for forward compatibility.
@@ -94,6 +120,10 @@ type DiscoveryAPIServiceServer interface {
 	// TestContract says what a proposed contract would have done over the
 	// evidence that is retained. Nothing is changed.
 	TestContract(context.Context, *TestContractRequest) (*TestContractResponse, error)
+	// SetExternal declares the endpoints of somebody else's service, all of them;
+	// none takes it back.
+	SetExternal(context.Context, *SetExternalRequest) (*SetExternalResponse, error)
+	ListExternals(context.Context, *ListExternalsRequest) (*ListExternalsResponse, error)
 	mustEmbedUnimplementedDiscoveryAPIServiceServer()
 }
 
@@ -112,6 +142,12 @@ func (UnimplementedDiscoveryAPIServiceServer) DiffRuntime(context.Context, *Diff
 }
 func (UnimplementedDiscoveryAPIServiceServer) TestContract(context.Context, *TestContractRequest) (*TestContractResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method TestContract not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) SetExternal(context.Context, *SetExternalRequest) (*SetExternalResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetExternal not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) ListExternals(context.Context, *ListExternalsRequest) (*ListExternalsResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListExternals not implemented")
 }
 func (UnimplementedDiscoveryAPIServiceServer) mustEmbedUnimplementedDiscoveryAPIServiceServer() {}
 func (UnimplementedDiscoveryAPIServiceServer) testEmbeddedByValue()                             {}
@@ -188,6 +224,42 @@ func _DiscoveryAPIService_TestContract_Handler(srv interface{}, ctx context.Cont
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DiscoveryAPIService_SetExternal_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetExternalRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).SetExternal(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_SetExternal_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).SetExternal(ctx, req.(*SetExternalRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DiscoveryAPIService_ListExternals_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListExternalsRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).ListExternals(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_ListExternals_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).ListExternals(ctx, req.(*ListExternalsRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DiscoveryAPIService_ServiceDesc is the grpc.ServiceDesc for DiscoveryAPIService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -206,6 +278,14 @@ var DiscoveryAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "TestContract",
 			Handler:    _DiscoveryAPIService_TestContract_Handler,
+		},
+		{
+			MethodName: "SetExternal",
+			Handler:    _DiscoveryAPIService_SetExternal_Handler,
+		},
+		{
+			MethodName: "ListExternals",
+			Handler:    _DiscoveryAPIService_ListExternals_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

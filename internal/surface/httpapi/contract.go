@@ -3,6 +3,7 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"connectrpc.com/connect"
@@ -21,7 +22,7 @@ const contractHint = "docs/reference/health-contract.md gives each field with it
 // GetContract gives the contract in force.
 func (a *API) GetContract(ctx context.Context, req *connect.Request[fairleadv1.GetContractRequest]) (*connect.Response[fairleadv1.GetContractResponse], error) {
 	name := req.Msg.GetService()
-	if _, _, err := a.desired(ctx, name); err != nil {
+	if err := a.known(ctx, name); err != nil {
 		return nil, err
 	}
 	c, _, declared, err := get[eligibility.Contract](ctx, a.Store, service.KindContract, name)
@@ -41,7 +42,10 @@ func (a *API) GetContract(ctx context.Context, req *connect.Request[fairleadv1.G
 // SetContract declares a contract, unless it is dangerous.
 func (a *API) SetContract(ctx context.Context, req *connect.Request[fairleadv1.SetContractRequest]) (*connect.Response[fairleadv1.SetContractResponse], error) {
 	name := req.Msg.GetService()
-	desired, version, err := a.desired(ctx, name)
+	desired, version, _, err := get[service.Desired](ctx, a.Store, service.KindDesired, name)
+	if err == nil && version == 0 {
+		err = a.known(ctx, name)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +53,9 @@ func (a *API) SetContract(ctx context.Context, req *connect.Request[fairleadv1.S
 		return nil, fault.New(fault.Invalid, "", "service %s is being deleted", name)
 	}
 	c, err := contractOf(req.Msg.GetContract())
+	if err == nil {
+		err = a.fits(ctx, name, req.Msg.GetContract().GetProfile() != nil, &c)
+	}
 	if err == nil {
 		err = c.Check()
 	}
@@ -84,6 +91,21 @@ func (a *API) SetContract(ctx context.Context, req *connect.Request[fairleadv1.S
 		return nil, err
 	}
 	return connect.NewResponse(&fairleadv1.SetContractResponse{Contract: out}), nil
+}
+
+// fits refuses a contract that demands a signal which the service cannot supply.
+func (a *API) fits(ctx context.Context, name string, said bool, c *eligibility.Contract) error {
+	_, _, external, err := get[discovery.External](ctx, a.Store, service.KindExternal, name)
+	if err != nil || !external {
+		return err
+	}
+	if !said {
+		c.Profile = eligibility.Profile{Outcomes: true}
+	}
+	if c.Profile.Probe || c.Profile.Self {
+		return errors.New("profile: the service is somebody else's: outcomes are all that is to be had of it")
+	}
+	return nil
 }
 
 // The message and the record have the same fields by the same names, and the

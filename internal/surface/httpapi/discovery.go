@@ -62,7 +62,7 @@ func (a *API) subscribers(role identity.Role) map[string]service.Subscriber {
 // ListInstances says what is believed of each instance.
 func (a *API) ListInstances(ctx context.Context, req *connect.Request[fairleadv1.ListInstancesRequest]) (*connect.Response[fairleadv1.ListInstancesResponse], error) {
 	name := req.Msg.GetService()
-	if _, _, err := a.desired(ctx, name); err != nil {
+	if err := a.known(ctx, name); err != nil {
 		return nil, err
 	}
 	all, observing := a.standings(name)
@@ -105,7 +105,7 @@ func standingTo(s discovery.Standing) *fairleadv1.InstanceStanding {
 // ExplainInstance says why an instance's verdict is what it is.
 func (a *API) ExplainInstance(ctx context.Context, req *connect.Request[fairleadv1.ExplainInstanceRequest]) (*connect.Response[fairleadv1.ExplainInstanceResponse], error) {
 	name, id := req.Msg.GetService(), req.Msg.GetInstance()
-	if _, _, err := a.desired(ctx, name); err != nil {
+	if err := a.known(ctx, name); err != nil {
 		return nil, err
 	}
 	all, observing := a.standings(name)

@@ -83,6 +83,8 @@ type Config struct {
 	Views Views
 	// Runtime compares authorities and registry; nil compares nothing.
 	Runtime Runtime
+	// Registry takes registrations; nil takes none.
+	Registry Registry
 	// NewID gives identities that are never given twice: instant plus random.
 	NewID func() string
 	// Rand is where the secrets of tokens come from.
@@ -103,7 +105,8 @@ type Config struct {
 type API struct {
 	Config
 	// uses guards artifacts between a deploy that names one and the collector.
-	uses artifactUses
+	uses       artifactUses
+	challenges challenges
 }
 
 // New returns an API.
@@ -117,7 +120,7 @@ func New(c Config) *API {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &API{Config: c, uses: artifactUses{at: map[string]time.Time{}}}
+	return &API{Config: c, uses: artifactUses{at: map[string]time.Time{}}, challenges: challenges{open: map[string]challenge{}}}
 }
 
 // Handler serves every method; who may call which is asked before it.
@@ -132,6 +135,7 @@ func (a *API) Handler() http.Handler {
 	mux.Handle(fairleadv1connect.NewServiceAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewAdminAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewDiscoveryAPIServiceHandler(a, opts...))
+	mux.Handle(fairleadv1connect.NewRegistryServiceHandler(registryConnect{a}, opts...))
 	mux.Handle(fairleadv1connect.NewIdentityServiceHandler(identityConnect{a}, opts...))
 	return onlyMethods(mux)
 }

@@ -94,7 +94,7 @@ func (a *API) transitions(ctx context.Context, name string, more func([]discover
 		missing = err.Error()
 	}
 	if len(all) == 0 {
-		if _, _, err := a.desired(ctx, name); err != nil {
+		if err := a.known(ctx, name); err != nil {
 			return nil, "", err
 		}
 	}

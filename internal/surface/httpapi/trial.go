@@ -20,7 +20,7 @@ const (
 // is tested too: what it would have done is the best reason.
 func (a *API) TestContract(ctx context.Context, req *connect.Request[fairleadv1.TestContractRequest]) (*connect.Response[fairleadv1.TestContractResponse], error) {
 	name := req.Msg.GetService()
-	if _, _, err := a.desired(ctx, name); err != nil {
+	if err := a.known(ctx, name); err != nil {
 		return nil, err
 	}
 	c, err := contractOf(req.Msg.GetContract())

@@ -42,6 +42,12 @@ const (
 	// DiscoveryAPIServiceTestContractProcedure is the fully-qualified name of the DiscoveryAPIService's
 	// TestContract RPC.
 	DiscoveryAPIServiceTestContractProcedure = "/fairlead.v1.DiscoveryAPIService/TestContract"
+	// DiscoveryAPIServiceSetExternalProcedure is the fully-qualified name of the DiscoveryAPIService's
+	// SetExternal RPC.
+	DiscoveryAPIServiceSetExternalProcedure = "/fairlead.v1.DiscoveryAPIService/SetExternal"
+	// DiscoveryAPIServiceListExternalsProcedure is the fully-qualified name of the
+	// DiscoveryAPIService's ListExternals RPC.
+	DiscoveryAPIServiceListExternalsProcedure = "/fairlead.v1.DiscoveryAPIService/ListExternals"
 )
 
 // DiscoveryAPIServiceClient is a client for the fairlead.v1.DiscoveryAPIService service.
@@ -54,6 +60,10 @@ type DiscoveryAPIServiceClient interface {
 	// TestContract says what a proposed contract would have done over the
 	// evidence that is retained. Nothing is changed.
 	TestContract(context.Context, *connect.Request[v1.TestContractRequest]) (*connect.Response[v1.TestContractResponse], error)
+	// SetExternal declares the endpoints of somebody else's service, all of them;
+	// none takes it back.
+	SetExternal(context.Context, *connect.Request[v1.SetExternalRequest]) (*connect.Response[v1.SetExternalResponse], error)
+	ListExternals(context.Context, *connect.Request[v1.ListExternalsRequest]) (*connect.Response[v1.ListExternalsResponse], error)
 }
 
 // NewDiscoveryAPIServiceClient constructs a client for the fairlead.v1.DiscoveryAPIService service.
@@ -85,14 +95,28 @@ func NewDiscoveryAPIServiceClient(httpClient connect.HTTPClient, baseURL string,
 			connect.WithSchema(discoveryAPIServiceMethods.ByName("TestContract")),
 			connect.WithClientOptions(opts...),
 		),
+		setExternal: connect.NewClient[v1.SetExternalRequest, v1.SetExternalResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceSetExternalProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("SetExternal")),
+			connect.WithClientOptions(opts...),
+		),
+		listExternals: connect.NewClient[v1.ListExternalsRequest, v1.ListExternalsResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceListExternalsProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("ListExternals")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // discoveryAPIServiceClient implements DiscoveryAPIServiceClient.
 type discoveryAPIServiceClient struct {
-	listFlaps    *connect.Client[v1.ListFlapsRequest, v1.ListFlapsResponse]
-	diffRuntime  *connect.Client[v1.DiffRuntimeRequest, v1.DiffRuntimeResponse]
-	testContract *connect.Client[v1.TestContractRequest, v1.TestContractResponse]
+	listFlaps     *connect.Client[v1.ListFlapsRequest, v1.ListFlapsResponse]
+	diffRuntime   *connect.Client[v1.DiffRuntimeRequest, v1.DiffRuntimeResponse]
+	testContract  *connect.Client[v1.TestContractRequest, v1.TestContractResponse]
+	setExternal   *connect.Client[v1.SetExternalRequest, v1.SetExternalResponse]
+	listExternals *connect.Client[v1.ListExternalsRequest, v1.ListExternalsResponse]
 }
 
 // ListFlaps calls fairlead.v1.DiscoveryAPIService.ListFlaps.
@@ -110,6 +134,16 @@ func (c *discoveryAPIServiceClient) TestContract(ctx context.Context, req *conne
 	return c.testContract.CallUnary(ctx, req)
 }
 
+// SetExternal calls fairlead.v1.DiscoveryAPIService.SetExternal.
+func (c *discoveryAPIServiceClient) SetExternal(ctx context.Context, req *connect.Request[v1.SetExternalRequest]) (*connect.Response[v1.SetExternalResponse], error) {
+	return c.setExternal.CallUnary(ctx, req)
+}
+
+// ListExternals calls fairlead.v1.DiscoveryAPIService.ListExternals.
+func (c *discoveryAPIServiceClient) ListExternals(ctx context.Context, req *connect.Request[v1.ListExternalsRequest]) (*connect.Response[v1.ListExternalsResponse], error) {
+	return c.listExternals.CallUnary(ctx, req)
+}
+
 // DiscoveryAPIServiceHandler is an implementation of the fairlead.v1.DiscoveryAPIService service.
 type DiscoveryAPIServiceHandler interface {
 	// ListFlaps says who came and went too often, with the changes that earned it.
@@ -120,6 +154,10 @@ type DiscoveryAPIServiceHandler interface {
 	// TestContract says what a proposed contract would have done over the
 	// evidence that is retained. Nothing is changed.
 	TestContract(context.Context, *connect.Request[v1.TestContractRequest]) (*connect.Response[v1.TestContractResponse], error)
+	// SetExternal declares the endpoints of somebody else's service, all of them;
+	// none takes it back.
+	SetExternal(context.Context, *connect.Request[v1.SetExternalRequest]) (*connect.Response[v1.SetExternalResponse], error)
+	ListExternals(context.Context, *connect.Request[v1.ListExternalsRequest]) (*connect.Response[v1.ListExternalsResponse], error)
 }
 
 // NewDiscoveryAPIServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -147,6 +185,18 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 		connect.WithSchema(discoveryAPIServiceMethods.ByName("TestContract")),
 		connect.WithHandlerOptions(opts...),
 	)
+	discoveryAPIServiceSetExternalHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceSetExternalProcedure,
+		svc.SetExternal,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("SetExternal")),
+		connect.WithHandlerOptions(opts...),
+	)
+	discoveryAPIServiceListExternalsHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceListExternalsProcedure,
+		svc.ListExternals,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("ListExternals")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.v1.DiscoveryAPIService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case DiscoveryAPIServiceListFlapsProcedure:
@@ -155,6 +205,10 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 			discoveryAPIServiceDiffRuntimeHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceTestContractProcedure:
 			discoveryAPIServiceTestContractHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceSetExternalProcedure:
+			discoveryAPIServiceSetExternalHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceListExternalsProcedure:
+			discoveryAPIServiceListExternalsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -174,4 +228,12 @@ func (UnimplementedDiscoveryAPIServiceHandler) DiffRuntime(context.Context, *con
 
 func (UnimplementedDiscoveryAPIServiceHandler) TestContract(context.Context, *connect.Request[v1.TestContractRequest]) (*connect.Response[v1.TestContractResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.TestContract is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) SetExternal(context.Context, *connect.Request[v1.SetExternalRequest]) (*connect.Response[v1.SetExternalResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.SetExternal is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) ListExternals(context.Context, *connect.Request[v1.ListExternalsRequest]) (*connect.Response[v1.ListExternalsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.ListExternals is not implemented"))
 }
