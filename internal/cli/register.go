@@ -108,7 +108,7 @@ func (c *call) renew(cl *client, id string) error {
 			return remote(err)
 		case <-timer.C:
 		}
-		_, err := cl.registry.Renew(c.ctx, connect.NewRequest(&fairleadv1.RenewLeaseRequest{Instance: id}))
+		_, err := cl.registry.RenewLease(c.ctx, connect.NewRequest(&fairleadv1.RenewLeaseRequest{Instance: id}))
 		switch {
 		case err == nil:
 			wait = renewEvery

@@ -381,10 +381,11 @@ const file_fairlead_v1_registry_proto_rawDesc = "" +
 	"\x05lease\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x05lease\"/\n" +
 	"\x11DeregisterRequest\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\"\x14\n" +
-	"\x12DeregisterResponse2\xf3\x01\n" +
+	"\x12DeregisterResponse2\xf8\x01\n" +
 	"\x0fRegistryService\x12G\n" +
-	"\bRegister\x12\x1c.fairlead.v1.RegisterRequest\x1a\x1d.fairlead.v1.RegisterResponse\x12H\n" +
-	"\x05Renew\x12\x1e.fairlead.v1.RenewLeaseRequest\x1a\x1f.fairlead.v1.RenewLeaseResponse\x12M\n" +
+	"\bRegister\x12\x1c.fairlead.v1.RegisterRequest\x1a\x1d.fairlead.v1.RegisterResponse\x12M\n" +
+	"\n" +
+	"RenewLease\x12\x1e.fairlead.v1.RenewLeaseRequest\x1a\x1f.fairlead.v1.RenewLeaseResponse\x12M\n" +
 	"\n" +
 	"Deregister\x12\x1e.fairlead.v1.DeregisterRequest\x1a\x1f.fairlead.v1.DeregisterResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
@@ -416,10 +417,10 @@ var file_fairlead_v1_registry_proto_depIdxs = []int32{
 	7, // 1: fairlead.v1.RenewLeaseRequest.word:type_name -> fairlead.v1.WorkloadWord
 	6, // 2: fairlead.v1.RenewLeaseResponse.lease:type_name -> google.protobuf.Duration
 	0, // 3: fairlead.v1.RegistryService.Register:input_type -> fairlead.v1.RegisterRequest
-	2, // 4: fairlead.v1.RegistryService.Renew:input_type -> fairlead.v1.RenewLeaseRequest
+	2, // 4: fairlead.v1.RegistryService.RenewLease:input_type -> fairlead.v1.RenewLeaseRequest
 	4, // 5: fairlead.v1.RegistryService.Deregister:input_type -> fairlead.v1.DeregisterRequest
 	1, // 6: fairlead.v1.RegistryService.Register:output_type -> fairlead.v1.RegisterResponse
-	3, // 7: fairlead.v1.RegistryService.Renew:output_type -> fairlead.v1.RenewLeaseResponse
+	3, // 7: fairlead.v1.RegistryService.RenewLease:output_type -> fairlead.v1.RenewLeaseResponse
 	5, // 8: fairlead.v1.RegistryService.Deregister:output_type -> fairlead.v1.DeregisterResponse
 	6, // [6:9] is the sub-list for method output_type
 	3, // [3:6] is the sub-list for method input_type

@@ -20,7 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	RegistryService_Register_FullMethodName   = "/fairlead.v1.RegistryService/Register"
-	RegistryService_Renew_FullMethodName      = "/fairlead.v1.RegistryService/Renew"
+	RegistryService_RenewLease_FullMethodName = "/fairlead.v1.RegistryService/RenewLease"
 	RegistryService_Deregister_FullMethodName = "/fairlead.v1.RegistryService/Deregister"
 )
 
@@ -38,7 +38,7 @@ type RegistryServiceClient interface {
 	Register(ctx context.Context, in *RegisterRequest, opts ...grpc.CallOption) (*RegisterResponse, error)
 	// Renew gives the lease its full term anew, with what the instance says of
 	// itself.
-	Renew(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error)
+	RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error)
 	// Deregister ends the lease by plan: before the process stops accepting.
 	Deregister(ctx context.Context, in *DeregisterRequest, opts ...grpc.CallOption) (*DeregisterResponse, error)
 }
@@ -61,10 +61,10 @@ func (c *registryServiceClient) Register(ctx context.Context, in *RegisterReques
 	return out, nil
 }
 
-func (c *registryServiceClient) Renew(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error) {
+func (c *registryServiceClient) RenewLease(ctx context.Context, in *RenewLeaseRequest, opts ...grpc.CallOption) (*RenewLeaseResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(RenewLeaseResponse)
-	err := c.cc.Invoke(ctx, RegistryService_Renew_FullMethodName, in, out, cOpts...)
+	err := c.cc.Invoke(ctx, RegistryService_RenewLease_FullMethodName, in, out, cOpts...)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ type RegistryServiceServer interface {
 	Register(context.Context, *RegisterRequest) (*RegisterResponse, error)
 	// Renew gives the lease its full term anew, with what the instance says of
 	// itself.
-	Renew(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error)
+	RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error)
 	// Deregister ends the lease by plan: before the process stops accepting.
 	Deregister(context.Context, *DeregisterRequest) (*DeregisterResponse, error)
 	mustEmbedUnimplementedRegistryServiceServer()
@@ -111,8 +111,8 @@ type UnimplementedRegistryServiceServer struct{}
 func (UnimplementedRegistryServiceServer) Register(context.Context, *RegisterRequest) (*RegisterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Register not implemented")
 }
-func (UnimplementedRegistryServiceServer) Renew(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error) {
-	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
+func (UnimplementedRegistryServiceServer) RenewLease(context.Context, *RenewLeaseRequest) (*RenewLeaseResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RenewLease not implemented")
 }
 func (UnimplementedRegistryServiceServer) Deregister(context.Context, *DeregisterRequest) (*DeregisterResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Deregister not implemented")
@@ -156,20 +156,20 @@ func _RegistryService_Register_Handler(srv interface{}, ctx context.Context, dec
 	return interceptor(ctx, in, info, handler)
 }
 
-func _RegistryService_Renew_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+func _RegistryService_RenewLease_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(RenewLeaseRequest)
 	if err := dec(in); err != nil {
 		return nil, err
 	}
 	if interceptor == nil {
-		return srv.(RegistryServiceServer).Renew(ctx, in)
+		return srv.(RegistryServiceServer).RenewLease(ctx, in)
 	}
 	info := &grpc.UnaryServerInfo{
 		Server:     srv,
-		FullMethod: RegistryService_Renew_FullMethodName,
+		FullMethod: RegistryService_RenewLease_FullMethodName,
 	}
 	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
-		return srv.(RegistryServiceServer).Renew(ctx, req.(*RenewLeaseRequest))
+		return srv.(RegistryServiceServer).RenewLease(ctx, req.(*RenewLeaseRequest))
 	}
 	return interceptor(ctx, in, info, handler)
 }
@@ -204,8 +204,8 @@ var RegistryService_ServiceDesc = grpc.ServiceDesc{
 			Handler:    _RegistryService_Register_Handler,
 		},
 		{
-			MethodName: "Renew",
-			Handler:    _RegistryService_Renew_Handler,
+			MethodName: "RenewLease",
+			Handler:    _RegistryService_RenewLease_Handler,
 		},
 		{
 			MethodName: "Deregister",

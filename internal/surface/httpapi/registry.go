@@ -163,7 +163,7 @@ func trimmed(b []byte) []byte {
 type registryConnect struct{ *API }
 
 // Renew gives a lease its full term anew.
-func (a registryConnect) Renew(ctx context.Context, req *connect.Request[fairleadv1.RenewLeaseRequest]) (*connect.Response[fairleadv1.RenewLeaseResponse], error) {
+func (a registryConnect) RenewLease(ctx context.Context, req *connect.Request[fairleadv1.RenewLeaseRequest]) (*connect.Response[fairleadv1.RenewLeaseResponse], error) {
 	if a.Registry == nil {
 		return nil, fault.New(fault.Unavailable, "", "nothing is registered here")
 	}

@@ -36,8 +36,9 @@ const (
 	// RegistryServiceRegisterProcedure is the fully-qualified name of the RegistryService's Register
 	// RPC.
 	RegistryServiceRegisterProcedure = "/fairlead.v1.RegistryService/Register"
-	// RegistryServiceRenewProcedure is the fully-qualified name of the RegistryService's Renew RPC.
-	RegistryServiceRenewProcedure = "/fairlead.v1.RegistryService/Renew"
+	// RegistryServiceRenewLeaseProcedure is the fully-qualified name of the RegistryService's
+	// RenewLease RPC.
+	RegistryServiceRenewLeaseProcedure = "/fairlead.v1.RegistryService/RenewLease"
 	// RegistryServiceDeregisterProcedure is the fully-qualified name of the RegistryService's
 	// Deregister RPC.
 	RegistryServiceDeregisterProcedure = "/fairlead.v1.RegistryService/Deregister"
@@ -51,7 +52,7 @@ type RegistryServiceClient interface {
 	Register(context.Context, *connect.Request[v1.RegisterRequest]) (*connect.Response[v1.RegisterResponse], error)
 	// Renew gives the lease its full term anew, with what the instance says of
 	// itself.
-	Renew(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error)
+	RenewLease(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error)
 	// Deregister ends the lease by plan: before the process stops accepting.
 	Deregister(context.Context, *connect.Request[v1.DeregisterRequest]) (*connect.Response[v1.DeregisterResponse], error)
 }
@@ -73,10 +74,10 @@ func NewRegistryServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(registryServiceMethods.ByName("Register")),
 			connect.WithClientOptions(opts...),
 		),
-		renew: connect.NewClient[v1.RenewLeaseRequest, v1.RenewLeaseResponse](
+		renewLease: connect.NewClient[v1.RenewLeaseRequest, v1.RenewLeaseResponse](
 			httpClient,
-			baseURL+RegistryServiceRenewProcedure,
-			connect.WithSchema(registryServiceMethods.ByName("Renew")),
+			baseURL+RegistryServiceRenewLeaseProcedure,
+			connect.WithSchema(registryServiceMethods.ByName("RenewLease")),
 			connect.WithClientOptions(opts...),
 		),
 		deregister: connect.NewClient[v1.DeregisterRequest, v1.DeregisterResponse](
@@ -91,7 +92,7 @@ func NewRegistryServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 // registryServiceClient implements RegistryServiceClient.
 type registryServiceClient struct {
 	register   *connect.Client[v1.RegisterRequest, v1.RegisterResponse]
-	renew      *connect.Client[v1.RenewLeaseRequest, v1.RenewLeaseResponse]
+	renewLease *connect.Client[v1.RenewLeaseRequest, v1.RenewLeaseResponse]
 	deregister *connect.Client[v1.DeregisterRequest, v1.DeregisterResponse]
 }
 
@@ -100,9 +101,9 @@ func (c *registryServiceClient) Register(ctx context.Context, req *connect.Reque
 	return c.register.CallUnary(ctx, req)
 }
 
-// Renew calls fairlead.v1.RegistryService.Renew.
-func (c *registryServiceClient) Renew(ctx context.Context, req *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error) {
-	return c.renew.CallUnary(ctx, req)
+// RenewLease calls fairlead.v1.RegistryService.RenewLease.
+func (c *registryServiceClient) RenewLease(ctx context.Context, req *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error) {
+	return c.renewLease.CallUnary(ctx, req)
 }
 
 // Deregister calls fairlead.v1.RegistryService.Deregister.
@@ -118,7 +119,7 @@ type RegistryServiceHandler interface {
 	Register(context.Context, *connect.Request[v1.RegisterRequest]) (*connect.Response[v1.RegisterResponse], error)
 	// Renew gives the lease its full term anew, with what the instance says of
 	// itself.
-	Renew(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error)
+	RenewLease(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error)
 	// Deregister ends the lease by plan: before the process stops accepting.
 	Deregister(context.Context, *connect.Request[v1.DeregisterRequest]) (*connect.Response[v1.DeregisterResponse], error)
 }
@@ -136,10 +137,10 @@ func NewRegistryServiceHandler(svc RegistryServiceHandler, opts ...connect.Handl
 		connect.WithSchema(registryServiceMethods.ByName("Register")),
 		connect.WithHandlerOptions(opts...),
 	)
-	registryServiceRenewHandler := connect.NewUnaryHandler(
-		RegistryServiceRenewProcedure,
-		svc.Renew,
-		connect.WithSchema(registryServiceMethods.ByName("Renew")),
+	registryServiceRenewLeaseHandler := connect.NewUnaryHandler(
+		RegistryServiceRenewLeaseProcedure,
+		svc.RenewLease,
+		connect.WithSchema(registryServiceMethods.ByName("RenewLease")),
 		connect.WithHandlerOptions(opts...),
 	)
 	registryServiceDeregisterHandler := connect.NewUnaryHandler(
@@ -152,8 +153,8 @@ func NewRegistryServiceHandler(svc RegistryServiceHandler, opts ...connect.Handl
 		switch r.URL.Path {
 		case RegistryServiceRegisterProcedure:
 			registryServiceRegisterHandler.ServeHTTP(w, r)
-		case RegistryServiceRenewProcedure:
-			registryServiceRenewHandler.ServeHTTP(w, r)
+		case RegistryServiceRenewLeaseProcedure:
+			registryServiceRenewLeaseHandler.ServeHTTP(w, r)
 		case RegistryServiceDeregisterProcedure:
 			registryServiceDeregisterHandler.ServeHTTP(w, r)
 		default:
@@ -169,8 +170,8 @@ func (UnimplementedRegistryServiceHandler) Register(context.Context, *connect.Re
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.RegistryService.Register is not implemented"))
 }
 
-func (UnimplementedRegistryServiceHandler) Renew(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error) {
-	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.RegistryService.Renew is not implemented"))
+func (UnimplementedRegistryServiceHandler) RenewLease(context.Context, *connect.Request[v1.RenewLeaseRequest]) (*connect.Response[v1.RenewLeaseResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.RegistryService.RenewLease is not implemented"))
 }
 
 func (UnimplementedRegistryServiceHandler) Deregister(context.Context, *connect.Request[v1.DeregisterRequest]) (*connect.Response[v1.DeregisterResponse], error) {
