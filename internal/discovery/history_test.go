@@ -316,9 +316,15 @@ func TestAHandleIsNeverUsedAgainThoughAllTracesOfItAreGone(t *testing.T) {
 
 func TestHandlesAreReservedBeforeTheyAreUsed(t *testing.T) {
 	inRegion(t, func(r *rig) {
-		r.hosts.run(handleBlock/2 + 100)
+		r.hosts.run(1)
 		l := r.begin()
 		defer l.stop()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		l.peek(func(x *term) { // as many as that came and went
+			x.reg.Put(registry.Instance{ID: "far", Service: "s", Handle: handleBlock/2 + 100, Source: registry.Host})
+			x.reg.Remove("far")
+		})
 		time.Sleep((collectEvery + 2) * time.Second)
 		synctest.Wait()
 		d, err := r.store.Get(context.Background(), handlesKey)
