@@ -64,13 +64,6 @@ func (t *term) readExternals(ctx context.Context) bool {
 	return true
 }
 
-// external reports whether a service is somebody else's.
-func (t *term) external(name string) bool {
-	all := t.reg.Of(name)
-	for _, x := range all {
-		if x.Source != registry.External {
-			return false
-		}
-	}
-	return len(all) > 0
-}
+// external reports whether a service is somebody else's. It is asked for each
+// instance in each second.
+func (t *term) external(name string) bool { return t.reg.Only(name, registry.External) }

@@ -91,6 +91,17 @@ func (r *Registry) Of(service string) []Instance {
 	return out
 }
 
+// Only reports whether a service has rows, all of them of one source. It takes
+// no copies, and ends at the first row of another source.
+func (r *Registry) Only(service string, source Source) bool {
+	for _, x := range r.services[service] {
+		if x.Source != source {
+			return false
+		}
+	}
+	return len(r.services[service]) > 0
+}
+
 // Services names every service that has rows, sorted.
 func (r *Registry) Services() []string { return slices.Sorted(maps.Keys(r.services)) }
 

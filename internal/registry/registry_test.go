@@ -107,3 +107,18 @@ func TestOnceReadyIsKept(t *testing.T) {
 		t.Errorf("got %+v, changed %v", x, changed)
 	}
 }
+
+func TestAServiceIsOfOneSourceOnlyIfAllItsRowsAre(t *testing.T) {
+	r := New(0)
+	if r.Only("s", External) {
+		t.Error("a service without rows is of a source")
+	}
+	r.Put(Instance{ID: "a", Service: "s", Source: External})
+	if !r.Only("s", External) || r.Only("s", Host) {
+		t.Error("a service with one external row is not external only")
+	}
+	r.Put(Instance{ID: "b", Service: "s", Source: Lease})
+	if r.Only("s", External) || r.Only("s", Lease) {
+		t.Error("a service of two sources is of one only")
+	}
+}
