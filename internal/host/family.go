@@ -31,12 +31,19 @@ func (h *Host) familyOf(in *instance) family {
 // members are the running processes of a family besides its leader: those of
 // its session, those that left it but carry its identity or were seen to
 // descend from it, and what descends from any of these.
-func (f family) members() ([]proc, error) {
-	all, err := allProcs()
-	if err != nil {
-		return nil, err
+//
+// One look that finds none proves nothing: a process that is listed may fork
+// and end before it is read, and its child is not in the list. The next look
+// has that child.
+func (f family) members() (found []proc, err error) {
+	for look := 0; look < 2 && len(found) == 0; look++ {
+		all, err := allProcs()
+		if err != nil {
+			return nil, err
+		}
+		found = f.among(all, carries)
 	}
-	return f.among(all, carries), nil
+	return found, nil
 }
 
 func carries(p proc, instance string) bool {
