@@ -84,8 +84,8 @@ func (h *history) take(e service.Event) error {
 		return nil
 	case "needs-operator":
 		return h.needed(e)
-	case "instance":
-		return nil // it may end at any time
+	case "instance", "alarm":
+		return nil // it may end, and its health may alarm, at any time
 	case "routes":
 		return h.published(e)
 	case "step":

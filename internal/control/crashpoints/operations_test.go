@@ -21,6 +21,7 @@ type operation struct {
 	last      expected
 	unserved  bool // the service may stop answering
 	exclusive bool // two revisions may never run at once
+	judged    bool // the discovery plane runs beside, and what is new waits for its verdict
 }
 
 func all(release string, instances, revisions int) expected {
@@ -107,9 +108,9 @@ func operations() []operation {
 	begun := func(edit func(d *service.Desired)) func(w *world) { return func(w *world) { w.first(edit) } }
 	release := func(w *world) { w.release("two") }
 	return []operation{
-		{name: "deploy", prepare: plain, ask: release, then: all("two", 1, 2)},
+		{name: "deploy", prepare: plain, ask: release, then: all("two", 1, 2), judged: true},
 		{name: "deploy on a shared group", prepare: begun(shared), ask: release, then: all("two", 1, 2)},
-		{name: "exclusive deploy", prepare: begun(exclusively), ask: release, then: all("two", 1, 2), exclusive: true},
+		{name: "exclusive deploy", prepare: begun(exclusively), ask: release, then: all("two", 1, 2), exclusive: true, judged: true},
 		{
 			name: "deploy that is never ready", prepare: func(w *world) { plain(w); neverTwo(w) }, ask: failing, then: waits,
 			end: abort, last: all("one", 1, 2),
@@ -167,7 +168,7 @@ func operations() []operation {
 			}, then: split,
 		},
 		{name: "rollback to a warm revision", prepare: second, ask: rollback, then: all("one", 1, 2)},
-		{name: "rollback to a collected revision", prepare: cooled, ask: rollback, then: all("one", 1, 2)},
+		{name: "rollback to a collected revision", prepare: cooled, ask: rollback, then: all("one", 1, 2), judged: true},
 		{
 			name: "exclusive rollback", prepare: func(w *world) {
 				w.first(exclusively)
@@ -176,15 +177,15 @@ func operations() []operation {
 			},
 			ask: rollback, then: all("one", 1, 2), exclusive: true,
 		},
-		{name: "scale up", prepare: plain, ask: scaled(3), then: all("one", 3, 1), end: scaled(1), last: all("one", 1, 1)},
-		{name: "restart", prepare: plain, ask: func(w *world) { w.desired(func(d *service.Desired) { d.Round++ }) }, then: all("one", 1, 1)},
+		{name: "scale up", prepare: plain, ask: scaled(3), then: all("one", 3, 1), end: scaled(1), last: all("one", 1, 1), judged: true},
+		{name: "restart", prepare: plain, ask: func(w *world) { w.desired(func(d *service.Desired) { d.Round++ }) }, then: all("one", 1, 1), judged: true},
 		{
 			name: "change of host names", prepare: plain,
 			ask: func(w *world) { w.desired(func(d *service.Desired) { d.HostNames = []string{"x.example"} }) }, then: all("one", 1, 1),
 		},
 		{name: "collection", prepare: second, ask: func(*world) {}, then: all("two", 1, 2)},
 		{
-			name: "delete", prepare: plain, ask: func(w *world) { w.desired(func(d *service.Desired) { d.Deleted = true }) },
+			name: "delete", prepare: plain, judged: true, ask: func(w *world) { w.desired(func(d *service.Desired) { d.Deleted = true }) },
 			then: expected{gone: true}, unserved: true,
 			end: func(w *world) {
 				w.desired(func(d *service.Desired) {

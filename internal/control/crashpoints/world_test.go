@@ -45,6 +45,7 @@ type world struct {
 	writes   int
 	pause    time.Duration // between a death and the next controller
 	lives    int
+	judged   bool            // the discovery plane runs beside the controller
 	cut      bool            // gateway g2 is cut off
 	unheard  map[string]bool // :: gateway → its reports are not what it does
 	now      *living
@@ -86,7 +87,7 @@ type living struct {
 // newWorld makes a region whose first controller leads. It is to be ended.
 func newWorld(t *testing.T, s store.Store, points *crashpoints.Points, o operation) *world {
 	w := &world{
-		t: t, store: s, points: points, log: &record{}, over: make(chan struct{}),
+		t: t, store: s, points: points, judged: o.judged, log: &record{}, over: make(chan struct{}),
 		hosts:    hosttest.NewSim(service.Host{Name: "a", Zone: "z1"}, service.Host{Name: "b", Zone: "z2"}),
 		gateways: gatewaytest.NewSim("g1", "g2"),
 	}
@@ -131,14 +132,17 @@ func (w *world) start() {
 	})
 	out := io.Writer(w.log)
 	docs, hosts := l.life.Store(&audited{w.store, w}), l.life.Hosts(&guarded{w.hosts, w})
-	// What the plane reads is no point; what it writes goes by the controller.
-	plane := discovery.New(discovery.Config{Store: w.store, Bucket: nowhere{}, Hosts: hosts})
-	l.Control = control.New(control.Config{
-		Store: docs, Hosts: hosts, Gateways: l.life.Gateways(l.port), Verdicts: believed{plane},
-		Beside: func(ctx context.Context, l control.Lead) { plane.Run(ctx, l) },
-		Name:   fmt.Sprintf("c%d", w.lives), LockIsLease: true, Warm: warm,
+	cfg := control.Config{
+		Store: docs, Hosts: hosts, Gateways: l.life.Gateways(l.port),
+		Name: fmt.Sprintf("c%d", w.lives), LockIsLease: true, Warm: warm,
 		Logger: slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	})
+	}
+	if w.judged {
+		// What the plane reads is no point; what it writes goes by the controller.
+		plane := discovery.New(discovery.Config{Store: w.store, Bucket: nowhere{}, Hosts: hosts})
+		cfg.Verdicts, cfg.Beside = believed{plane}, func(ctx context.Context, l control.Lead) { plane.Run(ctx, l) }
+	}
+	l.Control = control.New(cfg)
 	close(made)
 	go func() {
 		defer close(l.done)
