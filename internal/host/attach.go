@@ -116,6 +116,8 @@ type session struct {
 	work   sync.WaitGroup
 
 	sendMu sync.Mutex
+	tellMu sync.Mutex // what is told is told in order
+	told   bool       // the full report was sent
 
 	lanesMu sync.Mutex
 	lanes   map[string][]*pb.HostCommand // :: lane → waiting; present while one is being obeyed
@@ -127,21 +129,33 @@ func (s *session) send(m *pb.AttachRequest) error {
 	return s.stream.Send(m)
 }
 
+// tell reports what is not told yet: all of it first, then changes. It says
+// whether there was any.
+func (s *session) tell() (told bool, err error) {
+	s.tellMu.Lock()
+	defer s.tellMu.Unlock()
+	r := s.h.fullReport
+	if s.told {
+		r = s.h.nextReport
+	}
+	s.told = true
+	m := r()
+	if m == nil {
+		return false, nil
+	}
+	return true, s.send(&pb.AttachRequest{Message: &pb.AttachRequest_Report{Report: m}})
+}
+
 // report tells all once, then changes as they come, beats each second, and says
 // goodbye. The goodbye is the last word: control ends the stream by it.
 func (s *session) report() {
 	defer s.cancel()
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
-	r, leaves := s.h.fullReport(), s.h.departure.leaves
+	leaves := s.h.departure.leaves
 	for {
-		if r != nil {
-			if s.send(&pb.AttachRequest{Message: &pb.AttachRequest_Report{Report: r}}) != nil {
-				return // the receiver says why
-			}
-			if !sleep(s.ctx, gather) {
-				return
-			}
+		if told, err := s.tell(); err != nil || told && !sleep(s.ctx, gather) {
+			return // the receiver says why
 		}
 		// Something changed, the second is over, the host leaves, it has stopped
 		// all, or the stream ended.
@@ -164,7 +178,6 @@ func (s *session) report() {
 		case <-s.ctx.Done():
 			return
 		}
-		r = s.h.nextReport()
 	}
 }
 
@@ -216,7 +229,8 @@ func (s *session) serve(lane string, c *pb.HostCommand) {
 			res.Error, res.Code = err.Error(), string(fault.CodeOf(err))
 			s.h.log.Warn("a command is refused", "lane", lane, "error", err)
 		}
-		if s.send(&pb.AttachRequest{Message: &pb.AttachRequest_Result{Result: res}}) != nil {
+		// Who learns that a stop is accepted knows what the slot ran until then.
+		if _, err := s.tell(); err != nil || s.send(&pb.AttachRequest{Message: &pb.AttachRequest_Result{Result: res}}) != nil {
 			s.cancel()
 		}
 		c = s.next(lane)

@@ -22,6 +22,26 @@ func (h *Host) TakeGateways(l *pb.GatewayList) error {
 	return h.takeGateways(l)
 }
 
+// Obey obeys commands as those of one stream are, and gives what is said, in order.
+func (h *Host) Obey(commands ...*pb.HostCommand) []*pb.AttachRequest {
+	said := &hearer{}
+	s := &session{h: h, ctx: h.ctx, cancel: func() {}, stream: said, lanes: map[string][]*pb.HostCommand{}}
+	for _, c := range commands {
+		s.serve(laneOf(c), c)
+	}
+	return said.all
+}
+
+type hearer struct {
+	controlStream
+	all []*pb.AttachRequest
+}
+
+func (l *hearer) Send(m *pb.AttachRequest) error {
+	l.all = append(l.all, m)
+	return nil
+}
+
 func (h *Host) Held(instance string) int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
