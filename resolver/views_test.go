@@ -140,14 +140,14 @@ func untilViews(t *testing.T, h *resolver.Views, want ...string) {
 func TestTheViewsOfWhatIsWantedAreHeldKeptAndAcknowledged(t *testing.T) {
 	folder := t.TempDir()
 	p := publishing(t, "", leader)
-	p.Publish(seen(leader, "a", 1, 3, 0), false)
-	p.Publish(seen(leader, "b", 2, 1, 0), false)
+	p.Publish(seen(leader, "a", 1, 3, 0), view.Adds)
+	p.Publish(seen(leader, "b", 2, 1, 0), view.Adds)
 	h := openViews(t, viewsConfig(folder, p.address))
 	runViews(t, h)
 	h.Want([]string{"a", "c"})
 	untilViews(t, h, "a 1/1 3 of 3 stream kept", "c")
-	p.Publish(seen(leader, "a", 3, 2, 1), true)
-	p.Publish(seen(leader, "c", 4, 1, 0), false)
+	p.Publish(seen(leader, "a", 3, 2, 1), view.Withdraws)
+	p.Publish(seen(leader, "c", 4, 1, 0), view.Adds)
 	untilViews(t, h, "a 1/3 2 of 3 stream kept", "c 1/4 1 of 1 stream kept")
 	h.Want([]string{"b", "c"})
 	untilViews(t, h, "b 1/2 1 of 1 stream kept", "c 1/4 1 of 1 stream kept")
@@ -165,7 +165,7 @@ func TestTheViewsOfWhatIsWantedAreHeldKeptAndAcknowledged(t *testing.T) {
 
 func TestAViewIsAcknowledgedOnlyOnceWhoPicksByItWasTold(t *testing.T) {
 	p := publishing(t, "", leader)
-	p.Publish(seen(leader, "a", 1, 3, 0), false)
+	p.Publish(seen(leader, "a", 1, 3, 0), view.Adds)
 	h := openViews(t, viewsConfig(t.TempDir(), p.address))
 	told, goOn := make(chan uint64), make(chan struct{})
 	defer h.OnChange(func(s *view.Service) {
@@ -193,7 +193,7 @@ func TestAViewIsAcknowledgedOnlyOnceWhoPicksByItWasTold(t *testing.T) {
 func TestViewsAreHeldFromDiskBeforeAnyConnection(t *testing.T) {
 	folder := t.TempDir()
 	p := publishing(t, "", leader)
-	p.Publish(seen(leader, "a", 1, 2, 1), false)
+	p.Publish(seen(leader, "a", 1, 2, 1), view.Adds)
 	h := openViews(t, viewsConfig(folder, p.address))
 	stop := runViews(t, h)
 	h.Want([]string{"a"})
@@ -213,7 +213,7 @@ func TestViewsAreHeldFromDiskBeforeAnyConnection(t *testing.T) {
 
 	next := view.Epoch{Incarnation: "i", Number: 2, Nonce: "m"}
 	q := publishing(t, p.address, next)
-	q.Publish(seen(next, "a", 1, 3, 0), false)
+	q.Publish(seen(next, "a", 1, 3, 0), view.Adds)
 	untilViews(t, h, "a 2/1 3 of 3 stream kept")
 }
 
@@ -221,7 +221,7 @@ func TestALeaderThatWasSucceededIsNotFollowedAfterARestartEither(t *testing.T) {
 	folder := t.TempDir()
 	next := view.Epoch{Incarnation: "i", Number: 2, Nonce: "m"}
 	p := publishing(t, "", next)
-	p.Publish(seen(next, "a", 1, 3, 0), false)
+	p.Publish(seen(next, "a", 1, 3, 0), view.Adds)
 	h := openViews(t, viewsConfig(folder, p.address))
 	stop := runViews(t, h)
 	h.Want([]string{"a"})
@@ -230,8 +230,8 @@ func TestALeaderThatWasSucceededIsNotFollowedAfterARestartEither(t *testing.T) {
 	p.stop()
 
 	old := publishing(t, p.address, leader)
-	old.Publish(seen(leader, "a", 9, 1, 0), false)
-	old.Publish(seen(leader, "b", 10, 1, 0), false)
+	old.Publish(seen(leader, "a", 9, 1, 0), view.Adds)
+	old.Publish(seen(leader, "b", 10, 1, 0), view.Adds)
 	h = openViews(t, viewsConfig(folder, old.address))
 	runViews(t, h)
 	h.Want([]string{"a", "b"})
@@ -250,8 +250,8 @@ func TestALeaderThatWasSucceededIsNotFollowedAfterARestartEither(t *testing.T) {
 func TestAViewsFileThatCannotBeReadIsSetAsideAndTheOthersAreHeld(t *testing.T) {
 	folder := t.TempDir()
 	p := publishing(t, "", leader)
-	p.Publish(seen(leader, "a", 1, 3, 0), false)
-	p.Publish(seen(leader, "b/../c", 2, 1, 0), false)
+	p.Publish(seen(leader, "a", 1, 3, 0), view.Adds)
+	p.Publish(seen(leader, "b/../c", 2, 1, 0), view.Adds)
 	h := openViews(t, viewsConfig(folder, p.address))
 	stop := runViews(t, h)
 	h.Want([]string{"a", "b/../c"})
@@ -279,7 +279,7 @@ func TestAViewsFileThatCannotBeReadIsSetAsideAndTheOthersAreHeld(t *testing.T) {
 func TestWhatDoesNotFitIsAskedForWholeOnTheSameStream(t *testing.T) {
 	p := publishing(t, "", leader)
 	one := seen(leader, "a", 1, 3, 0)
-	p.Publish(one, false)
+	p.Publish(one, view.Adds)
 	h := openViews(t, viewsConfig(t.TempDir(), p.address))
 	runViews(t, h)
 	h.Want([]string{"a"})
@@ -287,7 +287,7 @@ func TestWhatDoesNotFitIsAskedForWholeOnTheSameStream(t *testing.T) {
 	two := seen(leader, "a", 2, 4, 0)
 	one.Endpoints[0].Zone = "of a plane that changed what it had published"
 	two.Endpoints[0].Zone = one.Endpoints[0].Zone
-	p.Publish(two, false)
+	p.Publish(two, view.Adds)
 	untilViews(t, h, "a 1/2 4 of 4 stream kept")
 	if h.View("a").Endpoints[0].Zone != two.Endpoints[0].Zone {
 		t.Error("it holds what was not published")

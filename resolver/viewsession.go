@@ -16,7 +16,7 @@ import (
 )
 
 // features of views that this holder's users know to pick by.
-func features() []string { return []string{"out", "marks"} }
+func features() []string { return []string{"out", "marks", "shed"} }
 
 // viewSession is one stream to one control. Two goroutines share it: one
 // receives and obeys, the other sends.

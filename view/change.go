@@ -20,6 +20,9 @@ type Change struct {
 	// SameMarks says that the marks are those of Base, instead.
 	SameMarks bool
 	Digest    Digest // of what results
+	// Nature is what the change does, and Shed is the view's.
+	Nature Nature
+	Shed   bool
 }
 
 // Full says that the change replaces all that is held.
@@ -28,7 +31,7 @@ func (c *Change) Full() bool { return c.Base.Zero() }
 // ChangeFrom leads from old to s; from nil, or from another incarnation, it is
 // the whole view.
 func (s *Service) ChangeFrom(old *Service) Change {
-	c := Change{Service: s.Name, To: s.Version, Epoch: s.Epoch, Deleted: s.Deleted, Empty: s.Empty, Marks: s.Marks, Digest: s.Digest()}
+	c := Change{Service: s.Name, To: s.Version, Epoch: s.Epoch, Deleted: s.Deleted, Empty: s.Empty, Marks: s.Marks, Digest: s.Digest(), Shed: s.Shed}
 	if old == nil || old.Version.Zero() || old.Version.Against(s.Version) == Foreign {
 		c.Put = s.Endpoints
 		return c
@@ -50,7 +53,7 @@ func (s *Service) ChangeFrom(old *Service) Change {
 // Apply makes the view that c leads to; s stays as it is, and may be nil. The
 // error is ErrBase or ErrDigest, wrapped: ask for the whole view then.
 func (s *Service) Apply(c Change) (*Service, error) {
-	out := &Service{Name: c.Service, Version: c.To, Epoch: c.Epoch, Deleted: c.Deleted, Empty: c.Empty, Marks: slices.Clone(c.Marks)}
+	out := &Service{Name: c.Service, Version: c.To, Epoch: c.Epoch, Deleted: c.Deleted, Empty: c.Empty, Shed: c.Shed, Marks: slices.Clone(c.Marks)}
 	if c.Full() {
 		out.Endpoints = slices.Clone(c.Put)
 	} else {
@@ -97,6 +100,7 @@ func Compose(first, second Change) (Change, error) {
 	}
 	out := second
 	out.Base = first.Base
+	out.Nature |= first.Nature
 	if second.SameMarks {
 		out.Marks, out.SameMarks = first.Marks, first.SameMarks
 	}

@@ -69,6 +69,10 @@ type Service struct {
 	// instances by intent: only then does an empty view empty its callers.
 	Deleted bool `json:"deleted,omitempty"`
 	Empty   bool `json:"empty,omitempty"`
+	// Shed says that more is known than is in the view: what takes no traffic
+	// from trouble waits, because more changes than can be sent. It says nothing
+	// of the content, and is in no digest.
+	Shed bool `json:"shed,omitempty"`
 	// Endpoints by ID, and Marks by group and zone, each sorted.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	Marks     []ZoneMark `json:"marks,omitempty"`

@@ -45,6 +45,7 @@ func (c *controlRole) assemble() {
 	c.views = views.New(views.Config{
 		Peer: peerRole, Log: c.p.log.With("part", "views"), Leader: func() string { return c.leader.Leader().Address },
 	})
+	c.p.ops.Registry().MustRegister(c.views.Collector())
 	c.discovery = discovery.New(discovery.Config{
 		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Views: c.views, Logger: c.p.log.With("part", "discovery"), Metrics: c.p.ops.Registry(),
 	})

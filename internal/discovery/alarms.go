@@ -20,6 +20,7 @@ const (
 	AlarmLast   = "last-eligible" // nothing of the service is in rotation by its verdict: the gravest
 	AlarmGuard  = "guard"         // health is disregarded somewhere: too little would have been left
 	AlarmUnseen = "observation"   // at least half of what is to be seen is seen by nobody
+	AlarmBudget = "withdrawals"   // callers did not hear in time that an instance is out
 )
 
 // Alarm is one that is in force for a service.
@@ -54,6 +55,23 @@ func (t *term) watch(name string, p evaluate.Published) {
 		unseen = fmt.Sprintf("observation is lost: %d of %d instances are seen by nobody, and stay as they are", n, all)
 	}
 	t.alarm(name, AlarmUnseen, unseen)
+}
+
+// propagation raises and clears the alarms of who was told too late.
+func (t *term) propagation() {
+	missed := t.p.cfg.Views.Missed()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name := range t.alarms {
+		if missed[name] == "" {
+			t.alarm(name, AlarmBudget, "")
+		}
+	}
+	for name, text := range missed {
+		if t.known[name] {
+			t.alarm(name, AlarmBudget, text)
+		}
+	}
 }
 
 // alarm raises one, or changes its text, or clears it where there is none. That
@@ -102,7 +120,7 @@ func (p *Plane) ServiceAlarms(name string) (out []Alarm) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, kind := range []string{AlarmLast, AlarmGuard, AlarmUnseen} {
+	for _, kind := range []string{AlarmLast, AlarmGuard, AlarmUnseen, AlarmBudget} {
 		if a, is := t.alarms[name][kind]; is {
 			out = append(out, a)
 		}

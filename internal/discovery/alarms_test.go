@@ -116,6 +116,30 @@ func TestLostObservationIsAnAlarmAndNobodyLeaves(t *testing.T) {
 	})
 }
 
+func TestAMissedBudgetOfWithdrawalsIsAnAlarmUntilItIsKept(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		r.hosts.run(3)
+		f := &follower{r: r}
+		r.views = f
+		l := r.begin()
+		defer l.stop()
+		time.Sleep(3 * time.Second)
+		f.say(map[string]string{"s": "too late: gateway/g1", "unknown": "?"})
+		time.Sleep(2 * time.Second)
+		if got := l.alarmed(t); got != "withdrawals" {
+			t.Errorf("alarms are %q", got)
+		}
+		f.say(nil)
+		time.Sleep(2 * time.Second)
+		if got := l.alarmed(t); got != "" {
+			t.Errorf("alarms are %q once it is kept", got)
+		}
+		if d := cmp.Diff([]string{"s alarm too late: gateway/g1", "s alarm over: too late: gateway/g1"}, r.events()); d != "" {
+			t.Error(d)
+		}
+	})
+}
+
 func TestAPlannedStopIsNoAlarm(t *testing.T) {
 	inRegion(t, func(r *rig) {
 		r.hosts.run(2)

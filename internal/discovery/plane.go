@@ -57,10 +57,13 @@ type Publisher interface {
 	// Begin says that views come under an epoch from now on.
 	Begin(view.Epoch)
 	// Publish hands over a service's view, which does not change afterwards.
-	// Urgent ones take traffic from trouble.
-	Publish(v *view.Service, urgent bool)
+	// Those that take traffic from trouble go first.
+	Publish(v *view.Service, nature view.Nature)
 	// Forget says that a service is no more.
 	Forget(service string)
+	// Missed says of which services callers did not acknowledge withdrawals as
+	// soon as is promised, and who is behind: :: service → words.
+	Missed() map[string]string
 	// End says that no views come any more.
 	End()
 }
@@ -68,10 +71,11 @@ type Publisher interface {
 // nobody follows.
 type nobody struct{}
 
-func (nobody) Begin(view.Epoch)            {}
-func (nobody) Publish(*view.Service, bool) {}
-func (nobody) Forget(string)               {}
-func (nobody) End()                        {}
+func (nobody) Begin(view.Epoch)                   {}
+func (nobody) Publish(*view.Service, view.Nature) {}
+func (nobody) Forget(string)                      {}
+func (nobody) Missed() map[string]string          { return nil }
+func (nobody) End()                               {}
 
 // Config of a Plane. Store, Bucket and Hosts are required.
 type Config struct {

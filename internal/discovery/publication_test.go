@@ -21,6 +21,8 @@ type follower struct {
 	mu    sync.Mutex
 	lines []string // what was handed over since it was asked last
 	last  *view.Service
+
+	missed map[string]string
 }
 
 func (f *follower) note(format string, a ...any) {
@@ -33,7 +35,20 @@ func (f *follower) Begin(e view.Epoch)    { f.note("begin %d", e.Number) }
 func (f *follower) Forget(service string) { f.note("forget %s", service) }
 func (f *follower) End()                  { f.note("end") }
 
-func (f *follower) Publish(v *view.Service, urgent bool) {
+func (f *follower) say(missed map[string]string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.missed = missed
+}
+
+// Missed is what a test says that callers were told too late.
+func (f *follower) Missed() map[string]string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.missed
+}
+
+func (f *follower) Publish(v *view.Service, nature view.Nature) {
 	var ids []string
 	for _, e := range v.Endpoints {
 		ids = append(ids, e.ID)
@@ -44,7 +59,7 @@ func (f *follower) Publish(v *view.Service, urgent bool) {
 			recorded = ", after its record"
 		}
 	}
-	f.note("%s of %d, %d/%d urgent %v%s", strings.Join(ids, " "), v.Marks[0].Counted, v.Version.Epoch, v.Version.Counter, urgent, recorded)
+	f.note("%s of %d, %d/%d urgent %v%s", strings.Join(ids, " "), v.Marks[0].Counted, v.Version.Epoch, v.Version.Counter, nature.Urgent(), recorded)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.last = v

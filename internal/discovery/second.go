@@ -6,6 +6,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/view"
 )
 
 const (
@@ -46,6 +47,7 @@ func (t *term) second(ctx context.Context) {
 	// 4. On disk before it is published, unless the store takes too long.
 	t.records.put(ctx, transitions)
 	t.publish(true)
+	t.propagation()
 	if len(transitions) > 0 {
 		t.p.moved()
 	}
@@ -60,7 +62,7 @@ func (t *term) routes() {
 	if e := t.lead.Epoch(); e != t.eval.Epoch {
 		t.p.cfg.Views.Begin(e)
 		for _, v := range t.eval.Lead(e) {
-			t.p.cfg.Views.Publish(v, false)
+			t.p.cfg.Views.Publish(v, view.Adds)
 		}
 	}
 	all, at := t.lead.Routes()
@@ -125,7 +127,7 @@ func (t *term) publish(all bool) {
 	for _, name := range t.eval.Touched() {
 		p := t.eval.Publish(name, all)
 		if p.Changed {
-			t.p.cfg.Views.Publish(p.View, p.Urgent)
+			t.p.cfg.Views.Publish(p.View, p.Nature)
 		}
 		if p.Rest {
 			t.eval.Touch(name)

@@ -15,8 +15,8 @@ type Published struct {
 	View *view.Service
 	// Changed says that it is a new version.
 	Changed bool
-	// Urgent says that the new version takes traffic from trouble.
-	Urgent bool
+	// Nature is what the new version does.
+	Nature view.Nature
 	// Rest says that a part of the change was left for later: call again with
 	// all within a second.
 	Rest bool
@@ -41,17 +41,17 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 		return out // nothing is known yet, which is no view
 	}
 	if s.published != nil {
-		var urgent *view.Service
-		if urgent, out.Urgent = view.Urgent(s.published, target, s.planned); !all {
+		if !all {
+			urgent, some := view.Urgent(s.published, target, s.planned)
 			urgent.Seal(s.published)
 			out.Rest = urgent.Sum != target.Sum
-			target = urgent
-		}
-		if !all && !out.Urgent {
-			out.View = s.published
-			return out
+			if target = urgent; !some {
+				out.View = s.published
+				return out
+			}
 		}
 	}
+	out.Nature = view.NatureOf(s.published, target, s.planned)
 	e.issue(s, target)
 	out.View, out.Changed = target, true
 	return out

@@ -9,13 +9,46 @@ import (
 // ViewHolder is who picks by a service's view, as it last said.
 type ViewHolder struct {
 	Role, Name string
-	Connected  bool
+	// Via is the relay that it subscribes at; empty is here.
+	Via       string
+	Library   string
+	Connected bool
 	// Version that it last acknowledged, or said that it holds; zero is none.
 	Version view.Version
 	// Current says that this is the newest.
 	Current bool
 	// Objection says why it picks by something else than was sent.
 	Objection string
+	// Behind is for how long there has been a newer version; zero is current.
+	Behind time.Duration
+	// Silent is how long nothing was heard.
+	Silent time.Duration
+	// Missing are features of views that it does not know.
+	Missing []string
+}
+
+// Holding says who holds a service's view, and at which version.
+type Holding struct {
+	Service   string
+	Published view.Version // zero is none
+	// Callers who route by it and are connected, here or at a relay.
+	Callers int
+	// Versions that they acknowledged last, the newest first; who acknowledged
+	// none is in none.
+	Versions []VersionHeld
+	// Rows are who they are, those that are behind first; More are left out.
+	Rows []ViewHolder
+	More int
+	// Unheard are relays that did not say who their subscribers are.
+	Unheard []string
+}
+
+// VersionHeld is how many hold a version; Behind is for how long there has been
+// a newer one.
+type VersionHeld struct {
+	Version view.Version
+	Holders int
+	Behind  time.Duration
 }
 
 // Subscriber is who holds views, as it last said.

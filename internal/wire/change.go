@@ -15,6 +15,7 @@ func ChangeProto(c view.Change) *pb.ViewChange {
 	p := &pb.ViewChange{
 		Service: c.Service, BaseEpoch: c.Base.Epoch, BaseCounter: c.Base.Counter, Counter: c.To.Counter,
 		Deleted: c.Deleted, Empty: c.Empty, Gone: c.Gone, SameMarks: c.SameMarks, Digest: digestBytes(c.Digest),
+		Nature: uint32(c.Nature), Shed: c.Shed,
 	}
 	for _, e := range c.Put {
 		p.Put = append(p.Put, &pb.Endpoint{
@@ -36,6 +37,7 @@ func Change(p *pb.ViewChange, region string, e view.Epoch) (view.Change, error) 
 	c := view.Change{
 		Service: p.GetService(), Epoch: e, To: view.Version{Region: region, Incarnation: e.Incarnation, Epoch: e.Number, Counter: p.GetCounter()},
 		Deleted: p.GetDeleted(), Empty: p.GetEmpty(), Gone: list(p.GetGone()), SameMarks: p.GetSameMarks(),
+		Nature: view.Nature(p.GetNature()), Shed: p.GetShed(),
 	}
 	if p.GetBaseCounter() != 0 {
 		c.Base = view.Version{Region: region, Incarnation: e.Incarnation, Epoch: p.GetBaseEpoch(), Counter: p.GetBaseCounter()}

@@ -478,7 +478,15 @@ type FollowBeat struct {
 	// Hosts whose poll streams to this gateway are open. Only gateways say them.
 	Hosts []string `protobuf:"bytes,1,rep,name=hosts,proto3" json:"hosts,omitempty"`
 	// Waiting requests by service, in order; a service without any is left out.
-	Waiting       []*WaitingRequests `protobuf:"bytes,2,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	Waiting []*WaitingRequests `protobuf:"bytes,2,rep,name=waiting,proto3" json:"waiting,omitempty"`
+	// Shed is how long, in milliseconds, what takes no traffic from trouble waits
+	// because more changes than can be sent; 0 says that nothing waits longer
+	// than it should. Only who serves views says it.
+	ShedMs uint32 `protobuf:"varint,3,opt,name=shed_ms,json=shedMs,proto3" json:"shed_ms,omitempty"`
+	// Next is within how many milliseconds the following beat comes at the
+	// latest, and how often one is expected in return; 0 is one second. Only who
+	// serves views says it, to who knows the feature "beats".
+	NextMs        uint32 `protobuf:"varint,4,opt,name=next_ms,json=nextMs,proto3" json:"next_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -525,6 +533,20 @@ func (x *FollowBeat) GetWaiting() []*WaitingRequests {
 		return x.Waiting
 	}
 	return nil
+}
+
+func (x *FollowBeat) GetShedMs() uint32 {
+	if x != nil {
+		return x.ShedMs
+	}
+	return 0
+}
+
+func (x *FollowBeat) GetNextMs() uint32 {
+	if x != nil {
+		return x.NextMs
+	}
+	return 0
 }
 
 type WaitingRequests struct {
@@ -922,6 +944,8 @@ type SubscribeRequest struct {
 	//	*SubscribeRequest_Edit
 	//	*SubscribeRequest_Applied
 	//	*SubscribeRequest_Beat
+	//	*SubscribeRequest_Tally
+	//	*SubscribeRequest_Roster
 	Message       isSubscribeRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1000,6 +1024,24 @@ func (x *SubscribeRequest) GetBeat() *FollowBeat {
 	return nil
 }
 
+func (x *SubscribeRequest) GetTally() *RelayTally {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeRequest_Tally); ok {
+			return x.Tally
+		}
+	}
+	return nil
+}
+
+func (x *SubscribeRequest) GetRoster() *Roster {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeRequest_Roster); ok {
+			return x.Roster
+		}
+	}
+	return nil
+}
+
 type isSubscribeRequest_Message interface {
 	isSubscribeRequest_Message()
 }
@@ -1020,6 +1062,15 @@ type SubscribeRequest_Beat struct {
 	Beat *FollowBeat `protobuf:"bytes,4,opt,name=beat,proto3,oneof"`
 }
 
+type SubscribeRequest_Tally struct {
+	// Relays alone say the following two, of those who subscribe to them.
+	Tally *RelayTally `protobuf:"bytes,5,opt,name=tally,proto3,oneof"`
+}
+
+type SubscribeRequest_Roster struct {
+	Roster *Roster `protobuf:"bytes,6,opt,name=roster,proto3,oneof"`
+}
+
 func (*SubscribeRequest_Hello) isSubscribeRequest_Message() {}
 
 func (*SubscribeRequest_Edit) isSubscribeRequest_Message() {}
@@ -1027,6 +1078,10 @@ func (*SubscribeRequest_Edit) isSubscribeRequest_Message() {}
 func (*SubscribeRequest_Applied) isSubscribeRequest_Message() {}
 
 func (*SubscribeRequest_Beat) isSubscribeRequest_Message() {}
+
+func (*SubscribeRequest_Tally) isSubscribeRequest_Message() {}
+
+func (*SubscribeRequest_Roster) isSubscribeRequest_Message() {}
 
 // SubscribeHello says who subscribes.
 type SubscribeHello struct {
@@ -1036,7 +1091,8 @@ type SubscribeHello struct {
 	Session string `protobuf:"bytes,2,opt,name=session,proto3" json:"session,omitempty"`
 	// Library and version of the subscriber.
 	Library string `protobuf:"bytes,3,opt,name=library,proto3" json:"library,omitempty"`
-	// Features of views that it knows how to pick by.
+	// Features of views and of the stream that it knows: "out", "marks", "shed",
+	// "beats".
 	Features      []string `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1332,6 +1388,7 @@ type SubscribeResponse struct {
 	//	*SubscribeResponse_Refused
 	//	*SubscribeResponse_Beat
 	//	*SubscribeResponse_Refusal
+	//	*SubscribeResponse_RosterWanted
 	Message       isSubscribeResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1419,6 +1476,15 @@ func (x *SubscribeResponse) GetRefusal() *FollowRefusal {
 	return nil
 }
 
+func (x *SubscribeResponse) GetRosterWanted() *RosterWanted {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeResponse_RosterWanted); ok {
+			return x.RosterWanted
+		}
+	}
+	return nil
+}
+
 type isSubscribeResponse_Message interface {
 	isSubscribeResponse_Message()
 }
@@ -1443,6 +1509,11 @@ type SubscribeResponse_Refusal struct {
 	Refusal *FollowRefusal `protobuf:"bytes,5,opt,name=refusal,proto3,oneof"`
 }
 
+type SubscribeResponse_RosterWanted struct {
+	// RosterWanted is said to relays alone.
+	RosterWanted *RosterWanted `protobuf:"bytes,6,opt,name=roster_wanted,json=rosterWanted,proto3,oneof"`
+}
+
 func (*SubscribeResponse_Welcome) isSubscribeResponse_Message() {}
 
 func (*SubscribeResponse_Change) isSubscribeResponse_Message() {}
@@ -1452,6 +1523,8 @@ func (*SubscribeResponse_Refused) isSubscribeResponse_Message() {}
 func (*SubscribeResponse_Beat) isSubscribeResponse_Message() {}
 
 func (*SubscribeResponse_Refusal) isSubscribeResponse_Message() {}
+
+func (*SubscribeResponse_RosterWanted) isSubscribeResponse_Message() {}
 
 // SubscribeWelcome comes before any view. Its epoch is that of the views that
 // follow it.
@@ -1582,7 +1655,13 @@ type ViewChange struct {
 	Marks     []*ZoneMark `protobuf:"bytes,9,rep,name=marks,proto3" json:"marks,omitempty"`
 	SameMarks bool        `protobuf:"varint,10,opt,name=same_marks,json=sameMarks,proto3" json:"same_marks,omitempty"`
 	// Digest of what results, 16 bytes.
-	Digest        []byte `protobuf:"bytes,11,opt,name=digest,proto3" json:"digest,omitempty"`
+	Digest []byte `protobuf:"bytes,11,opt,name=digest,proto3" json:"digest,omitempty"`
+	// Nature is what the change does, a sum: 1 takes traffic from trouble, and is
+	// passed on before what does not; 2 removes by plan; 4 adds, and all else.
+	Nature uint32 `protobuf:"varint,12,opt,name=nature,proto3" json:"nature,omitempty"`
+	// Shed says that more is known than is told here: what takes no traffic from
+	// trouble waits, because more changes than can be sent.
+	Shed          bool `protobuf:"varint,13,opt,name=shed,proto3" json:"shed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1694,6 +1773,447 @@ func (x *ViewChange) GetDigest() []byte {
 	return nil
 }
 
+func (x *ViewChange) GetNature() uint32 {
+	if x != nil {
+		return x.Nature
+	}
+	return 0
+}
+
+func (x *ViewChange) GetShed() bool {
+	if x != nil {
+		return x.Shed
+	}
+	return false
+}
+
+// RelayTally says how far the subscribers of a relay are. A service whose
+// numbers are as they were told last is left out; it is said every 200 ms at
+// most.
+type RelayTally struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Services      []*ServiceTally        `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayTally) Reset() {
+	*x = RelayTally{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayTally) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayTally) ProtoMessage() {}
+
+func (x *RelayTally) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayTally.ProtoReflect.Descriptor instead.
+func (*RelayTally) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *RelayTally) GetServices() []*ServiceTally {
+	if x != nil {
+		return x.Services
+	}
+	return nil
+}
+
+type ServiceTally struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Subscribers that are connected to the relay and hold the service; zero says
+	// that there are none any more.
+	Subscribers uint32 `protobuf:"varint,2,opt,name=subscribers,proto3" json:"subscribers,omitempty"`
+	// Versions that they acknowledged last, all there are, the newest first; who
+	// acknowledged none is in none. At most 64: older ones are added to the last.
+	Versions      []*VersionTally `protobuf:"bytes,3,rep,name=versions,proto3" json:"versions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ServiceTally) Reset() {
+	*x = ServiceTally{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServiceTally) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServiceTally) ProtoMessage() {}
+
+func (x *ServiceTally) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServiceTally.ProtoReflect.Descriptor instead.
+func (*ServiceTally) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *ServiceTally) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ServiceTally) GetSubscribers() uint32 {
+	if x != nil {
+		return x.Subscribers
+	}
+	return 0
+}
+
+func (x *ServiceTally) GetVersions() []*VersionTally {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+type VersionTally struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Of the incarnation of the stream.
+	Epoch         uint64 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Counter       uint64 `protobuf:"varint,2,opt,name=counter,proto3" json:"counter,omitempty"`
+	Subscribers   uint32 `protobuf:"varint,3,opt,name=subscribers,proto3" json:"subscribers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *VersionTally) Reset() {
+	*x = VersionTally{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[24]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *VersionTally) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*VersionTally) ProtoMessage() {}
+
+func (x *VersionTally) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[24]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use VersionTally.ProtoReflect.Descriptor instead.
+func (*VersionTally) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{24}
+}
+
+func (x *VersionTally) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *VersionTally) GetCounter() uint64 {
+	if x != nil {
+		return x.Counter
+	}
+	return 0
+}
+
+func (x *VersionTally) GetSubscribers() uint32 {
+	if x != nil {
+		return x.Subscribers
+	}
+	return 0
+}
+
+// RosterWanted asks a relay who its subscribers of a service are.
+type RosterWanted struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Ask is what the answer names.
+	Ask     uint64 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	Service string `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
+	// Most entries of the answer; 0 is 1,000, and no answer has more.
+	Most          uint32 `protobuf:"varint,3,opt,name=most,proto3" json:"most,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterWanted) Reset() {
+	*x = RosterWanted{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterWanted) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterWanted) ProtoMessage() {}
+
+func (x *RosterWanted) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterWanted.ProtoReflect.Descriptor instead.
+func (*RosterWanted) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *RosterWanted) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *RosterWanted) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *RosterWanted) GetMost() uint32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+// Roster answers it.
+type Roster struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Ask     uint64                 `protobuf:"varint,1,opt,name=ask,proto3" json:"ask,omitempty"`
+	Service string                 `protobuf:"bytes,2,opt,name=service,proto3" json:"service,omitempty"`
+	// Entries, those that are behind first, the longest first.
+	Entries []*RosterEntry `protobuf:"bytes,3,rep,name=entries,proto3" json:"entries,omitempty"`
+	// More are left out.
+	More          uint32 `protobuf:"varint,4,opt,name=more,proto3" json:"more,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Roster) Reset() {
+	*x = Roster{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Roster) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Roster) ProtoMessage() {}
+
+func (x *Roster) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Roster.ProtoReflect.Descriptor instead.
+func (*Roster) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *Roster) GetAsk() uint64 {
+	if x != nil {
+		return x.Ask
+	}
+	return 0
+}
+
+func (x *Roster) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *Roster) GetEntries() []*RosterEntry {
+	if x != nil {
+		return x.Entries
+	}
+	return nil
+}
+
+func (x *Roster) GetMore() uint32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+type RosterEntry struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Role    string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name    string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Library string                 `protobuf:"bytes,3,opt,name=library,proto3" json:"library,omitempty"`
+	// Version that it acknowledged last, of the incarnation of the stream; zero
+	// is none.
+	Epoch     uint64 `protobuf:"varint,4,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	Counter   uint64 `protobuf:"varint,5,opt,name=counter,proto3" json:"counter,omitempty"`
+	Connected bool   `protobuf:"varint,6,opt,name=connected,proto3" json:"connected,omitempty"`
+	// Behind is for how long there has been a newer version; zero is current.
+	BehindMs uint64 `protobuf:"varint,7,opt,name=behind_ms,json=behindMs,proto3" json:"behind_ms,omitempty"`
+	// Silent is how long nothing was heard of it.
+	SilentMs  uint64 `protobuf:"varint,8,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
+	Objection string `protobuf:"bytes,9,opt,name=objection,proto3" json:"objection,omitempty"`
+	// Missing are features that it does not know.
+	Missing       []string `protobuf:"bytes,10,rep,name=missing,proto3" json:"missing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RosterEntry) Reset() {
+	*x = RosterEntry{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RosterEntry) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RosterEntry) ProtoMessage() {}
+
+func (x *RosterEntry) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
+func (*RosterEntry) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *RosterEntry) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *RosterEntry) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RosterEntry) GetLibrary() string {
+	if x != nil {
+		return x.Library
+	}
+	return ""
+}
+
+func (x *RosterEntry) GetEpoch() uint64 {
+	if x != nil {
+		return x.Epoch
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetCounter() uint64 {
+	if x != nil {
+		return x.Counter
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *RosterEntry) GetBehindMs() uint64 {
+	if x != nil {
+		return x.BehindMs
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetSilentMs() uint64 {
+	if x != nil {
+		return x.SilentMs
+	}
+	return 0
+}
+
+func (x *RosterEntry) GetObjection() string {
+	if x != nil {
+		return x.Objection
+	}
+	return ""
+}
+
+func (x *RosterEntry) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
 // Endpoint is an instance as its callers see it.
 type Endpoint struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -1712,7 +2232,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	mi := &file_fairlead_v1_view_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1724,7 +2244,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	mi := &file_fairlead_v1_view_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1737,7 +2257,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Endpoint) GetId() string {
@@ -1805,7 +2325,7 @@ type ZoneMark struct {
 
 func (x *ZoneMark) Reset() {
 	*x = ZoneMark{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	mi := &file_fairlead_v1_view_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1817,7 +2337,7 @@ func (x *ZoneMark) String() string {
 func (*ZoneMark) ProtoMessage() {}
 
 func (x *ZoneMark) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	mi := &file_fairlead_v1_view_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1830,7 +2350,7 @@ func (x *ZoneMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneMark.ProtoReflect.Descriptor instead.
 func (*ZoneMark) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ZoneMark) GetGroup() string {
@@ -1899,11 +2419,13 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"keep_error\x18\x04 \x01(\tR\tkeepError\"@\n" +
 	"\fRefusedRoute\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"Z\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x8c\x01\n" +
 	"\n" +
 	"FollowBeat\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x126\n" +
-	"\awaiting\x18\x02 \x03(\v2\x1c.fairlead.v1.WaitingRequestsR\awaiting\"G\n" +
+	"\awaiting\x18\x02 \x03(\v2\x1c.fairlead.v1.WaitingRequestsR\awaiting\x12\x17\n" +
+	"\ashed_ms\x18\x03 \x01(\rR\x06shedMs\x12\x17\n" +
+	"\anext_ms\x18\x04 \x01(\rR\x06nextMs\"G\n" +
 	"\x0fWaitingRequests\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
 	"\brequests\x18\x02 \x01(\x05R\brequests\"\x0f\n" +
@@ -1926,12 +2448,14 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x12,\n" +
 	"\achanged\x18\x04 \x03(\v2\x12.fairlead.v1.RouteR\achanged\x12\x18\n" +
 	"\adropped\x18\x05 \x03(\tR\adropped\x12\x16\n" +
-	"\x06digest\x18\x06 \x01(\tR\x06digest\"\xed\x01\n" +
+	"\x06digest\x18\x06 \x01(\tR\x06digest\"\xcd\x02\n" +
 	"\x10SubscribeRequest\x123\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1b.fairlead.v1.SubscribeHelloH\x00R\x05hello\x123\n" +
 	"\x04edit\x18\x02 \x01(\v2\x1d.fairlead.v1.SubscriptionEditH\x00R\x04edit\x125\n" +
 	"\aapplied\x18\x03 \x01(\v2\x19.fairlead.v1.ViewsAppliedH\x00R\aapplied\x12-\n" +
-	"\x04beat\x18\x04 \x01(\v2\x17.fairlead.v1.FollowBeatH\x00R\x04beatB\t\n" +
+	"\x04beat\x18\x04 \x01(\v2\x17.fairlead.v1.FollowBeatH\x00R\x04beat\x12/\n" +
+	"\x05tally\x18\x05 \x01(\v2\x17.fairlead.v1.RelayTallyH\x00R\x05tally\x12-\n" +
+	"\x06roster\x18\x06 \x01(\v2\x13.fairlead.v1.RosterH\x00R\x06rosterB\t\n" +
 	"\amessage\"t\n" +
 	"\x0eSubscribeHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
@@ -1950,20 +2474,21 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\acounter\x18\x03 \x01(\x04R\acounter\x12\x1c\n" +
-	"\tobjection\x18\x04 \x01(\tR\tobjection\"\xb2\x02\n" +
+	"\tobjection\x18\x04 \x01(\tR\tobjection\"\xf4\x02\n" +
 	"\x11SubscribeResponse\x129\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1d.fairlead.v1.SubscribeWelcomeH\x00R\awelcome\x121\n" +
 	"\x06change\x18\x02 \x01(\v2\x17.fairlead.v1.ViewChangeH\x00R\x06change\x12=\n" +
 	"\arefused\x18\x03 \x01(\v2!.fairlead.v1.SubscriptionsRefusedH\x00R\arefused\x12-\n" +
 	"\x04beat\x18\x04 \x01(\v2\x17.fairlead.v1.FollowBeatH\x00R\x04beat\x126\n" +
-	"\arefusal\x18\x05 \x01(\v2\x1a.fairlead.v1.FollowRefusalH\x00R\arefusalB\t\n" +
+	"\arefusal\x18\x05 \x01(\v2\x1a.fairlead.v1.FollowRefusalH\x00R\arefusal\x12@\n" +
+	"\rroster_wanted\x18\x06 \x01(\v2\x19.fairlead.v1.RosterWantedH\x00R\frosterWantedB\t\n" +
 	"\amessage\"n\n" +
 	"\x10SubscribeWelcome\x12(\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\"M\n" +
 	"\x14SubscriptionsRefused\x125\n" +
-	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\xd3\x02\n" +
+	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\xff\x02\n" +
 	"\n" +
 	"ViewChange\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1d\n" +
@@ -1979,7 +2504,41 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\n" +
 	"same_marks\x18\n" +
 	" \x01(\bR\tsameMarks\x12\x16\n" +
-	"\x06digest\x18\v \x01(\fR\x06digest\"\xd3\x01\n" +
+	"\x06digest\x18\v \x01(\fR\x06digest\x12\x16\n" +
+	"\x06nature\x18\f \x01(\rR\x06nature\x12\x12\n" +
+	"\x04shed\x18\r \x01(\bR\x04shed\"C\n" +
+	"\n" +
+	"RelayTally\x125\n" +
+	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.ServiceTallyR\bservices\"\x81\x01\n" +
+	"\fServiceTally\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12 \n" +
+	"\vsubscribers\x18\x02 \x01(\rR\vsubscribers\x125\n" +
+	"\bversions\x18\x03 \x03(\v2\x19.fairlead.v1.VersionTallyR\bversions\"`\n" +
+	"\fVersionTally\x12\x14\n" +
+	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\acounter\x18\x02 \x01(\x04R\acounter\x12 \n" +
+	"\vsubscribers\x18\x03 \x01(\rR\vsubscribers\"N\n" +
+	"\fRosterWanted\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x12\x12\n" +
+	"\x04most\x18\x03 \x01(\rR\x04most\"|\n" +
+	"\x06Roster\x12\x10\n" +
+	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x18\n" +
+	"\aservice\x18\x02 \x01(\tR\aservice\x122\n" +
+	"\aentries\x18\x03 \x03(\v2\x18.fairlead.v1.RosterEntryR\aentries\x12\x12\n" +
+	"\x04more\x18\x04 \x01(\rR\x04more\"\x8f\x02\n" +
+	"\vRosterEntry\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
+	"\alibrary\x18\x03 \x01(\tR\alibrary\x12\x14\n" +
+	"\x05epoch\x18\x04 \x01(\x04R\x05epoch\x12\x18\n" +
+	"\acounter\x18\x05 \x01(\x04R\acounter\x12\x1c\n" +
+	"\tconnected\x18\x06 \x01(\bR\tconnected\x12\x1b\n" +
+	"\tbehind_ms\x18\a \x01(\x04R\bbehindMs\x12\x1b\n" +
+	"\tsilent_ms\x18\b \x01(\x04R\bsilentMs\x12\x1c\n" +
+	"\tobjection\x18\t \x01(\tR\tobjection\x12\x18\n" +
+	"\amissing\x18\n" +
+	" \x03(\tR\amissing\"\xd3\x01\n" +
 	"\bEndpoint\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x18\n" +
@@ -2018,7 +2577,7 @@ func file_fairlead_v1_view_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_view_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
 var file_fairlead_v1_view_proto_goTypes = []any{
 	(Verdict)(0),                 // 0: fairlead.v1.Verdict
 	(*FollowRequest)(nil),        // 1: fairlead.v1.FollowRequest
@@ -2043,11 +2602,17 @@ var file_fairlead_v1_view_proto_goTypes = []any{
 	(*SubscribeWelcome)(nil),     // 20: fairlead.v1.SubscribeWelcome
 	(*SubscriptionsRefused)(nil), // 21: fairlead.v1.SubscriptionsRefused
 	(*ViewChange)(nil),           // 22: fairlead.v1.ViewChange
-	(*Endpoint)(nil),             // 23: fairlead.v1.Endpoint
-	(*ZoneMark)(nil),             // 24: fairlead.v1.ZoneMark
-	(*Epoch)(nil),                // 25: fairlead.v1.Epoch
-	(*Version)(nil),              // 26: fairlead.v1.Version
-	(*Route)(nil),                // 27: fairlead.v1.Route
+	(*RelayTally)(nil),           // 23: fairlead.v1.RelayTally
+	(*ServiceTally)(nil),         // 24: fairlead.v1.ServiceTally
+	(*VersionTally)(nil),         // 25: fairlead.v1.VersionTally
+	(*RosterWanted)(nil),         // 26: fairlead.v1.RosterWanted
+	(*Roster)(nil),               // 27: fairlead.v1.Roster
+	(*RosterEntry)(nil),          // 28: fairlead.v1.RosterEntry
+	(*Endpoint)(nil),             // 29: fairlead.v1.Endpoint
+	(*ZoneMark)(nil),             // 30: fairlead.v1.ZoneMark
+	(*Epoch)(nil),                // 31: fairlead.v1.Epoch
+	(*Version)(nil),              // 32: fairlead.v1.Version
+	(*Route)(nil),                // 33: fairlead.v1.Route
 }
 var file_fairlead_v1_view_proto_depIdxs = []int32{
 	2,  // 0: fairlead.v1.FollowRequest.hello:type_name -> fairlead.v1.FollowHello
@@ -2056,8 +2621,8 @@ var file_fairlead_v1_view_proto_depIdxs = []int32{
 	8,  // 3: fairlead.v1.FollowRequest.goodbye:type_name -> fairlead.v1.FollowGoodbye
 	3,  // 4: fairlead.v1.FollowHello.serves:type_name -> fairlead.v1.Held
 	3,  // 5: fairlead.v1.FollowHello.keeps:type_name -> fairlead.v1.Held
-	25, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
-	26, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
+	31, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
+	32, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
 	3,  // 8: fairlead.v1.FollowAck.serves:type_name -> fairlead.v1.Held
 	3,  // 9: fairlead.v1.FollowAck.keeps:type_name -> fairlead.v1.Held
 	5,  // 10: fairlead.v1.FollowAck.refused:type_name -> fairlead.v1.RefusedRoute
@@ -2066,37 +2631,43 @@ var file_fairlead_v1_view_proto_depIdxs = []int32{
 	12, // 13: fairlead.v1.FollowResponse.routes:type_name -> fairlead.v1.RouteDelta
 	6,  // 14: fairlead.v1.FollowResponse.beat:type_name -> fairlead.v1.FollowBeat
 	11, // 15: fairlead.v1.FollowResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	25, // 16: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
-	26, // 17: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
-	26, // 18: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
-	25, // 19: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
-	27, // 20: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
+	31, // 16: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
+	32, // 17: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
+	32, // 18: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
+	31, // 19: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
+	33, // 20: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
 	14, // 21: fairlead.v1.SubscribeRequest.hello:type_name -> fairlead.v1.SubscribeHello
 	15, // 22: fairlead.v1.SubscribeRequest.edit:type_name -> fairlead.v1.SubscriptionEdit
 	17, // 23: fairlead.v1.SubscribeRequest.applied:type_name -> fairlead.v1.ViewsApplied
 	6,  // 24: fairlead.v1.SubscribeRequest.beat:type_name -> fairlead.v1.FollowBeat
-	16, // 25: fairlead.v1.SubscriptionEdit.add:type_name -> fairlead.v1.Subscription
-	3,  // 26: fairlead.v1.Subscription.held:type_name -> fairlead.v1.Held
-	18, // 27: fairlead.v1.ViewsApplied.views:type_name -> fairlead.v1.AppliedView
-	20, // 28: fairlead.v1.SubscribeResponse.welcome:type_name -> fairlead.v1.SubscribeWelcome
-	22, // 29: fairlead.v1.SubscribeResponse.change:type_name -> fairlead.v1.ViewChange
-	21, // 30: fairlead.v1.SubscribeResponse.refused:type_name -> fairlead.v1.SubscriptionsRefused
-	6,  // 31: fairlead.v1.SubscribeResponse.beat:type_name -> fairlead.v1.FollowBeat
-	11, // 32: fairlead.v1.SubscribeResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	25, // 33: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
-	5,  // 34: fairlead.v1.SubscriptionsRefused.services:type_name -> fairlead.v1.RefusedRoute
-	23, // 35: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
-	24, // 36: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
-	0,  // 37: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
-	1,  // 38: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
-	13, // 39: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
-	9,  // 40: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
-	19, // 41: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
-	40, // [40:42] is the sub-list for method output_type
-	38, // [38:40] is the sub-list for method input_type
-	38, // [38:38] is the sub-list for extension type_name
-	38, // [38:38] is the sub-list for extension extendee
-	0,  // [0:38] is the sub-list for field type_name
+	23, // 25: fairlead.v1.SubscribeRequest.tally:type_name -> fairlead.v1.RelayTally
+	27, // 26: fairlead.v1.SubscribeRequest.roster:type_name -> fairlead.v1.Roster
+	16, // 27: fairlead.v1.SubscriptionEdit.add:type_name -> fairlead.v1.Subscription
+	3,  // 28: fairlead.v1.Subscription.held:type_name -> fairlead.v1.Held
+	18, // 29: fairlead.v1.ViewsApplied.views:type_name -> fairlead.v1.AppliedView
+	20, // 30: fairlead.v1.SubscribeResponse.welcome:type_name -> fairlead.v1.SubscribeWelcome
+	22, // 31: fairlead.v1.SubscribeResponse.change:type_name -> fairlead.v1.ViewChange
+	21, // 32: fairlead.v1.SubscribeResponse.refused:type_name -> fairlead.v1.SubscriptionsRefused
+	6,  // 33: fairlead.v1.SubscribeResponse.beat:type_name -> fairlead.v1.FollowBeat
+	11, // 34: fairlead.v1.SubscribeResponse.refusal:type_name -> fairlead.v1.FollowRefusal
+	26, // 35: fairlead.v1.SubscribeResponse.roster_wanted:type_name -> fairlead.v1.RosterWanted
+	31, // 36: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
+	5,  // 37: fairlead.v1.SubscriptionsRefused.services:type_name -> fairlead.v1.RefusedRoute
+	29, // 38: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
+	30, // 39: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
+	24, // 40: fairlead.v1.RelayTally.services:type_name -> fairlead.v1.ServiceTally
+	25, // 41: fairlead.v1.ServiceTally.versions:type_name -> fairlead.v1.VersionTally
+	28, // 42: fairlead.v1.Roster.entries:type_name -> fairlead.v1.RosterEntry
+	0,  // 43: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
+	1,  // 44: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
+	13, // 45: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
+	9,  // 46: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
+	19, // 47: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
+	46, // [46:48] is the sub-list for method output_type
+	44, // [44:46] is the sub-list for method input_type
+	44, // [44:44] is the sub-list for extension type_name
+	44, // [44:44] is the sub-list for extension extendee
+	0,  // [0:44] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_view_proto_init() }
@@ -2122,6 +2693,8 @@ func file_fairlead_v1_view_proto_init() {
 		(*SubscribeRequest_Edit)(nil),
 		(*SubscribeRequest_Applied)(nil),
 		(*SubscribeRequest_Beat)(nil),
+		(*SubscribeRequest_Tally)(nil),
+		(*SubscribeRequest_Roster)(nil),
 	}
 	file_fairlead_v1_view_proto_msgTypes[18].OneofWrappers = []any{
 		(*SubscribeResponse_Welcome)(nil),
@@ -2129,6 +2702,7 @@ func file_fairlead_v1_view_proto_init() {
 		(*SubscribeResponse_Refused)(nil),
 		(*SubscribeResponse_Beat)(nil),
 		(*SubscribeResponse_Refusal)(nil),
+		(*SubscribeResponse_RosterWanted)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2136,7 +2710,7 @@ func file_fairlead_v1_view_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_view_proto_rawDesc), len(file_fairlead_v1_view_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   24,
+			NumMessages:   30,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -12,6 +12,7 @@ import (
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/surface/views"
+	"github.com/fairlead-platform/fairlead/view"
 )
 
 // scripted is a stream whose subscriber says what a fuzzer wrote: each message
@@ -63,14 +64,16 @@ func FuzzWhatASubscriberSays(f *testing.F) {
 	f.Add(script(f, hello, edit, applied))
 	f.Add(script(f, hello, &pb.SubscribeRequest{}, hello))
 	f.Add(script(f, applied))
+	tally := &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Tally{Tally: &pb.RelayTally{Services: []*pb.ServiceTally{{Service: "a", Subscribers: 1 << 31, Versions: []*pb.VersionTally{{Epoch: 1, Counter: 2, Subscribers: 9}}}}}}}
+	f.Add(script(f, hello, edit, tally))
 	f.Fuzz(func(t *testing.T, in []byte) {
 		s := views.New(views.Config{Peer: nameInMetadata})
 		s.Begin(first)
-		s.Publish(published(first, "a", 2, 1), false)
+		s.Publish(published(first, "a", 2, 1), view.Adds)
 		ctx, cancel := context.WithCancel(metadata.NewIncomingContext(t.Context(), metadata.Pairs("name", "g")))
 		defer cancel()
 		_ = s.Subscribe(&scripted{ctx: ctx, in: in}) // an end like any other
-		s.Publish(published(first, "a", 3, 2), true)
+		s.Publish(published(first, "a", 3, 2), view.Withdraws)
 		for _, x := range s.Subscribers() {
 			if x.Name != "g" || x.Connected {
 				t.Fatalf("known after the stream: %+v", x)

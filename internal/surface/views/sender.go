@@ -9,10 +9,12 @@ import (
 )
 
 // stirLocked has the sender look at a service.
-func (sub *subscriber) stirLocked(service string, urgent bool) {
-	h := sub.holds[service]
-	if h == nil || h.hurries || h.waits && !urgent {
+func (sub *subscriber) stirLocked(service string, h *holding, urgent bool, now time.Duration) {
+	if h.hurries || h.waits && !urgent {
 		return
+	}
+	if sub.idle && sub.stirred == 0 {
+		sub.stirred = now
 	}
 	if h.waits = true; urgent {
 		h.hurries = true
@@ -83,6 +85,9 @@ func (sub *subscriber) sendNext() (sent bool, err error) {
 	if refused := sub.s.takeRefused(sub); refused != nil {
 		return true, sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Refused{Refused: &pb.SubscriptionsRefused{Services: refused}}})
 	}
+	if wanted := sub.s.takeAsk(sub); wanted != nil {
+		return true, sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_RosterWanted{RosterWanted: wanted}})
+	}
 	f := sub.s.take(sub)
 	if f == nil {
 		return false, nil
@@ -115,9 +120,15 @@ func (s *Server) takeRefused(sub *subscriber) []*pb.RefusedRoute {
 func (s *Server) take(sub *subscriber) *frame {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	now := s.now()
+	if sub.idle && sub.stirred > 0 {
+		s.delays.Add(now-sub.stirred, 1)
+	}
+	sub.idle, sub.stirred, sub.sending = false, 0, 0
 	for {
 		name, urgent, ok := sub.popLocked()
 		if !ok {
+			sub.idle = true
 			return nil
 		}
 		h, t := sub.holds[name], s.topics[name]
@@ -134,6 +145,7 @@ func (s *Server) take(sub *subscriber) *frame {
 		}
 		f := t.frame(base, h.digest)
 		h.sent, h.version, h.digest = t.newest, t.newest.Version, t.digest
+		sub.sending = now
 		return f
 	}
 }

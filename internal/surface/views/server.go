@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/budget"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -41,9 +42,9 @@ type Config struct {
 const MostServices = 2000
 
 // Features of views that a subscriber must know to pick as they mean: that a
-// weight of 0 is not to be used, and that health is disregarded where a zone is
-// marked.
-func Features() []string { return []string{"out", "marks"} }
+// weight of 0 is not to be used, that health is disregarded where a zone is
+// marked, and that more may be known than is told.
+func Features() []string { return []string{"out", "marks", "shed"} }
 
 // Server serves SubscriptionService while views are published here, from Begin
 // to End.
@@ -57,6 +58,14 @@ type Server struct {
 	region      string
 	topics      map[string]*topic      // :: service → its views
 	subscribers map[string]*subscriber // :: role/name → its newest stream, open or not
+	open        int                    // streams
+	began       time.Time              // what durations are counted from
+	shed        time.Duration          // how long the rest waits, where that is longer than it should
+	shedWhy     string
+	delays      budget.Histogram // of senders that could have sent, since Load was asked
+	asks        map[uint64]*ask  // :: number → who waits for rosters of relays
+	asked       uint64
+	past        [3]budget.Histogram // of services that are no more, by kind
 }
 
 // New makes a Server; Register puts it on a gRPC server.
@@ -76,24 +85,33 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: cfg, topics: map[string]*topic{}, subscribers: map[string]*subscriber{}}
+	return &Server{cfg: cfg, topics: map[string]*topic{}, subscribers: map[string]*subscriber{}, asks: map[uint64]*ask{}, began: cfg.Clock()}
 }
+
+// now is the time since the server began.
+func (s *Server) now() time.Duration { return s.cfg.Clock().Sub(s.began) }
 
 // Register puts the service on a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { pb.RegisterSubscriptionServiceServer(r, s) }
 
-// Begin takes views and subscribers from now on, under an epoch.
+// Begin takes views and subscribers from now on, under an epoch. Streams that
+// were welcomed under another end: their subscribers come again.
 func (s *Server) Begin(e view.Epoch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.leads && e != s.epoch {
+		for _, sub := range s.subscribers {
+			sub.end(&pb.FollowRefusal{Reason: "another epoch has begun here: come again"})
+		}
+	}
 	s.leads, s.epoch = true, e
 }
 
 // Publish makes v what is sent of its service. It does not wait for anyone.
-// Urgent views go before others that wait to be sent. What is not of the
-// present epoch, or lower than before, is ignored. The view is not to be
-// changed afterwards.
-func (s *Server) Publish(v *view.Service, urgent bool) {
+// Views that take traffic from trouble go before others that wait to be sent.
+// What is not of the present epoch, or lower than before, is ignored. The view
+// is not to be changed afterwards.
+func (s *Server) Publish(v *view.Service, nature view.Nature) {
 	digest := v.Digest()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,9 +123,11 @@ func (s *Server) Publish(v *view.Service, urgent bool) {
 		s.cfg.Log.Warn("a view that is no newer was published", "service", v.Name, "published", v.Version, "newest", t.newest.Version)
 		return
 	}
-	t.publish(v, digest)
-	for sub := range t.subscribers {
-		sub.stirLocked(v.Name, urgent)
+	t.publish(v, digest, nature)
+	now := s.now()
+	t.ledger.Publish(budget.NumberOf(v.Version), nature, t.callers, now)
+	for sub, h := range t.subscribers {
+		sub.stirLocked(v.Name, h, nature.Urgent(), now)
 	}
 }
 
@@ -117,6 +137,8 @@ func (s *Server) Forget(service string) {
 	defer s.mu.Unlock()
 	if t := s.topics[service]; t != nil {
 		t.newest, t.recent = nil, nil
+		s.retireLocked(t)
+		t.ledger = budget.Ledger{}
 		clear(t.frames)
 		s.dropLocked(service, t)
 	}
@@ -132,14 +154,25 @@ func (s *Server) End() {
 	for _, sub := range s.subscribers {
 		sub.end(&pb.FollowRefusal{Reason: "no views are published here any more", Leader: leader})
 	}
+	s.open, s.shed, s.shedWhy = 0, 0, ""
+	for _, t := range s.topics {
+		s.retireLocked(t)
+	}
 	clear(s.topics)
 	clear(s.subscribers)
+}
+
+// retireLocked counts on what was measured of a service that is dropped.
+func (s *Server) retireLocked(t *topic) {
+	for k := range s.past {
+		s.past[k].Merge(&t.ledger.Latency[k])
+	}
 }
 
 func (s *Server) topicLocked(service string) *topic {
 	t := s.topics[service]
 	if t == nil {
-		t = &topic{frames: map[frameKey]*frame{}, subscribers: map[*subscriber]struct{}{}}
+		t = &topic{frames: map[frameKey]*frame{}, subscribers: map[*subscriber]*holding{}}
 		s.topics[service] = t
 	}
 	return t

@@ -39,11 +39,11 @@ func TestAChangeIsEncodedOnceForAllWhoHoldTheSame(t *testing.T) {
 	s := New(Config{})
 	s.Begin(epoch)
 	one, two := published("a", 1, 3), published("a", 2, 4)
-	s.Publish(one, false)
+	s.Publish(one, view.Adds)
 	// Two by what they say that they hold, one by what it was sent, two with nothing.
 	x, y, z := entered(s, "x", one), entered(s, "y", one), entered(s, "z", &view.Service{Name: "a"})
 	s.take(z)
-	s.Publish(two, false)
+	s.Publish(two, view.Adds)
 	f := s.take(x)
 	if f == nil || f != s.take(y) || f != s.take(z) {
 		t.Error("a change from one version to another is not shared")
@@ -63,10 +63,10 @@ func TestWhatIsUrgentGoesBeforeWhatWaits(t *testing.T) {
 	x := entered(s, "x", &view.Service{Name: "a"}, &view.Service{Name: "b"}, &view.Service{Name: "c"})
 	for s.take(x) != nil {
 	}
-	s.Publish(published("a", 1, 1), false)
-	s.Publish(published("b", 2, 1), false)
-	s.Publish(published("c", 3, 1), true)
-	s.Publish(published("b", 4, 1), true)
+	s.Publish(published("a", 1, 1), view.Adds)
+	s.Publish(published("b", 2, 1), view.Adds)
+	s.Publish(published("c", 3, 1), view.Withdraws)
+	s.Publish(published("b", 4, 1), view.Withdraws)
 	var got []string
 	for f := s.take(x); f != nil; f = s.take(x) {
 		got = append(got, fmt.Sprint(f.to.Name, f.to.Version.Counter))
@@ -80,9 +80,9 @@ func TestKeptViewsAreBounded(t *testing.T) {
 	s := New(Config{})
 	s.Begin(epoch)
 	for n := range uint64(200) {
-		s.Publish(published("small", n+1, 1), false)
+		s.Publish(published("small", n+1, 1), view.Adds)
 		if n < 5 {
-			s.Publish(published("large", n+1, mostEndpoints/3), false)
+			s.Publish(published("large", n+1, mostEndpoints/3), view.Adds)
 		}
 	}
 	if small, large := len(s.topics["small"].recent), len(s.topics["large"].recent); small != mostRecent || large != 3 {

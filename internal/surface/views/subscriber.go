@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/budget"
 	"github.com/fairlead-platform/fairlead/internal/wire"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -46,6 +47,10 @@ type subscriber struct {
 	urgent  []string            // services of which there may be something to send
 	rest    []string
 	refused []*pb.RefusedRoute
+	asks    []*pb.RosterWanted // of a relay
+	idle    bool               // its sender has nothing to send
+	stirred time.Duration      // when it was given something while idle; 0 is not
+	sending time.Duration      // since when it sends a view; 0 is not
 
 	once    sync.Once
 	refusal *pb.FollowRefusal // why it was ended from here, written before cancel
@@ -61,6 +66,8 @@ type holding struct {
 
 	applied   view.Version
 	objection string
+	owes      budget.Number // what came after it is to be acknowledged
+	tally     tally         // a relay's, of its subscribers
 }
 
 // Subscribe serves one subscriber until either side ends it.
@@ -182,6 +189,7 @@ func (s *Server) enter(sub *subscriber, hello *pb.SubscribeHello) {
 	}
 	s.forgetLocked(now)
 	sub.open, s.subscribers[key] = true, sub
+	s.open++
 	s.cfg.Log.Info("a subscriber is connected", "role", sub.role, "name", sub.name, "library", hello.GetLibrary())
 }
 
@@ -197,18 +205,27 @@ func (s *Server) leave(sub *subscriber) {
 
 // releaseLocked has nothing more sent to a subscriber.
 func (s *Server) releaseLocked(sub *subscriber) {
-	sub.open, sub.urgent, sub.rest, sub.refused = false, nil, nil, nil
+	sub.open, sub.urgent, sub.rest, sub.refused, sub.asks = false, nil, nil, nil, nil
+	sub.stirred, sub.sending = 0, 0
+	s.open--
+	s.unaskLocked(sub)
 	for name, h := range sub.holds {
 		h.sent = nil
 		s.unlistLocked(sub, name)
 	}
 }
 
+// unlistLocked has nothing more sent of a service. Who leaves owes nothing.
 func (s *Server) unlistLocked(sub *subscriber, service string) {
-	if t := s.topics[service]; t != nil {
-		delete(t.subscribers, sub)
-		s.dropLocked(service, t)
+	t := s.topics[service]
+	if t == nil {
+		return
 	}
+	if h := t.subscribers[sub]; h != nil {
+		sub.leaveLocked(t, h)
+	}
+	delete(t.subscribers, sub)
+	s.dropLocked(service, t)
 }
 
 // remembered is for how long it is known what a subscriber held that left.
@@ -237,6 +254,10 @@ func (s *Server) obey(sub *subscriber, m *pb.SubscribeRequest) error {
 		for _, a := range m.Applied.GetViews() {
 			s.appliedLocked(sub, a)
 		}
+	case *pb.SubscribeRequest_Tally:
+		return s.tallyLocked(sub, m.Tally)
+	case *pb.SubscribeRequest_Roster:
+		return s.rosterLocked(sub, m.Roster)
 	case *pb.SubscribeRequest_Hello:
 		return status.Error(codes.InvalidArgument, "hello is said once")
 	}
@@ -246,8 +267,8 @@ func (s *Server) obey(sub *subscriber, m *pb.SubscribeRequest) error {
 func (s *Server) editLocked(sub *subscriber, e *pb.SubscriptionEdit) error {
 	for _, name := range e.GetDrop() {
 		if sub.holds[name] != nil {
-			delete(sub.holds, name)
 			s.unlistLocked(sub, name)
+			delete(sub.holds, name)
 		}
 	}
 	for _, a := range e.GetAdd() {
@@ -287,13 +308,15 @@ func (s *Server) addLocked(sub *subscriber, a *pb.Subscription) {
 	if h.digest, err = view.ParseDigest(a.GetHeld().GetDigest()); err != nil || h.version.Epoch > s.epoch.Number || t.newest != nil && h.version.Against(t.newest.Version) == view.Newer {
 		h.version = view.Version{} // it holds something that is not known here
 	}
-	if old := sub.holds[a.GetService()]; old != nil {
-		h.waits, h.hurries = old.waits, old.hurries
-	}
 	h.applied = h.version
+	if old := t.subscribers[sub]; old != nil {
+		h.waits, h.hurries, h.owes, h.tally = old.waits, old.hurries, old.owes, old.tally
+	} else {
+		sub.joinLocked(t, h)
+	}
 	sub.holds[a.GetService()] = h
-	t.subscribers[sub] = struct{}{}
-	sub.stirLocked(a.GetService(), false)
+	t.subscribers[sub] = h
+	sub.stirLocked(a.GetService(), h, false, s.now())
 }
 
 func (s *Server) appliedLocked(sub *subscriber, a *pb.AppliedView) {
@@ -303,4 +326,5 @@ func (s *Server) appliedLocked(sub *subscriber, a *pb.AppliedView) {
 		return
 	}
 	h.applied, h.objection = v, a.GetObjection()
+	sub.acknowledgeLocked(t, h, budget.NumberOf(v), s.now())
 }

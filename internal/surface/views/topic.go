@@ -7,6 +7,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/budget"
 	"github.com/fairlead-platform/fairlead/internal/wire"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -18,12 +19,15 @@ type topic struct {
 	digest      view.Digest // of newest
 	recent      []retained  // the newest is last
 	frames      map[frameKey]*frame
-	subscribers map[*subscriber]struct{}
+	subscribers map[*subscriber]*holding
+	ledger      budget.Ledger
+	callers     int // who routes by it: subscribers, and those of relays
 }
 
 type retained struct {
 	view   *view.Service
 	digest view.Digest
+	nature view.Nature // of the way from the one before
 }
 
 const (
@@ -33,9 +37,9 @@ const (
 	mostEndpoints = 50_000
 )
 
-func (t *topic) publish(v *view.Service, digest view.Digest) {
+func (t *topic) publish(v *view.Service, digest view.Digest, nature view.Nature) {
 	t.newest, t.digest = v, digest
-	t.recent = append(t.recent, retained{v, digest})
+	t.recent = append(t.recent, retained{v, digest, nature})
 	kept, endpoints := 0, 0
 	for _, r := range slices.Backward(t.recent) {
 		if endpoints += len(r.view.Endpoints); kept > 0 && (kept == mostRecent || endpoints > mostEndpoints) {
@@ -76,6 +80,7 @@ type frameKey struct {
 // frame is one change, encoded once for all who need it.
 type frame struct {
 	base, to *view.Service // base may be nil
+	nature   view.Nature
 	once     sync.Once
 	msg      grpc.PreparedMsg
 	err      error
@@ -89,17 +94,32 @@ func (t *topic) frame(base *view.Service, digest view.Digest) *frame {
 	}
 	f := t.frames[key]
 	if f == nil {
-		f = &frame{base: base, to: t.newest}
+		f = &frame{base: base, to: t.newest, nature: t.nature(base)}
 		t.frames[key] = f
 	}
 	return f
 }
 
+// nature of the way from a view to the newest.
+func (t *topic) nature(base *view.Service) (n view.Nature) {
+	if base == nil {
+		return view.Adds
+	}
+	for _, r := range slices.Backward(t.recent) {
+		if r.view.Version.Against(base.Version) != view.Newer {
+			break
+		}
+		n |= r.nature
+	}
+	return n
+}
+
 // encoded is the message; by is any stream of this server.
 func (f *frame) encoded(by pb.SubscriptionService_SubscribeServer) (*grpc.PreparedMsg, error) {
 	f.once.Do(func() {
-		change := wire.ChangeProto(f.to.ChangeFrom(f.base))
-		f.err = f.msg.Encode(by, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Change{Change: change}})
+		change := f.to.ChangeFrom(f.base)
+		change.Nature = f.nature
+		f.err = f.msg.Encode(by, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Change{Change: wire.ChangeProto(change)}})
 	})
 	return &f.msg, f.err
 }

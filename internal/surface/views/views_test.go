@@ -19,20 +19,20 @@ import (
 func TestASubscriberIsSentTheServicesThatItNamesWhileItNamesThem(t *testing.T) {
 	s, dial := serve(t, views.Config{})
 	s.Begin(first)
-	s.Publish(published(first, "a", 1, 3), false)
+	s.Publish(published(first, "a", 1, 3), view.Adds)
 	r := subscribe(t, dial(), "g", nil).welcome().add("a", "b")
 	if c := r.change(); c.Service != "a" || !c.Full() || len(c.Put) != 3 {
 		t.Errorf("first: %+v", c)
 	}
-	s.Publish(published(first, "c", 2, 1), false)
-	s.Publish(published(first, "b", 3, 1), false)
+	s.Publish(published(first, "c", 2, 1), view.Adds)
+	s.Publish(published(first, "b", 3, 1), view.Adds)
 	if c := r.change(); c.Service != "b" || !c.Full() {
 		t.Errorf("of one that was published later: %+v", c)
 	}
 	r.edit(&pb.SubscriptionEdit{Drop: []string{"a"}})
 	eventually(t, "it is dropped", func() bool { return len(s.Holders("a")) == 0 })
-	s.Publish(published(first, "a", 4, 2), false)
-	s.Publish(published(first, "b", 5, 2), false)
+	s.Publish(published(first, "a", 4, 2), view.Adds)
+	s.Publish(published(first, "b", 5, 2), view.Adds)
 	if c := r.change(); c.Service != "b" || len(c.Put) != 1 {
 		t.Errorf("after a was dropped: %+v", c)
 	}
@@ -46,7 +46,7 @@ func TestWhoIsBehindIsSentOneChangeFromTheVersionThatItHolds(t *testing.T) {
 	s.Begin(second)
 	one, two, three := published(second, "a", 1, 9), published(second, "a", 2, 5), published(second, "a", 3, 10)
 	for _, v := range []*view.Service{one, two, three} {
-		s.Publish(v, false)
+		s.Publish(v, view.Adds)
 	}
 	foreign := published(view.Epoch{Incarnation: "other", Number: 1}, "a", 1, 9)
 	forged := published(second, "a", 2, 4)
@@ -77,13 +77,13 @@ func TestWhoIsCurrentAfterAChangeOfLeaderIsSentOnlyTheNewNumber(t *testing.T) {
 	s, dial := serve(t, views.Config{})
 	held := published(first, "payments", 812, 300)
 	s.Begin(second)
-	s.Publish(published(second, "payments", 4, 300), false)
+	s.Publish(published(second, "payments", 4, 300), view.Adds)
 	r := subscribe(t, dial(), "g", nil).welcome().holding(held)
 	m := r.next()
 	if n := proto.Size(m); m.GetChange() == nil || n+5 > 100 { // 5 bytes are gRPC's own
 		t.Errorf("sent %d bytes: %v", n, m)
 	}
-	s.Publish(published(second, "payments", 5, 301), false)
+	s.Publish(published(second, "payments", 5, 301), view.Adds)
 	if c := r.change(); c.Full() || len(c.Put) != 1 || c.Base.Counter != 4 {
 		t.Errorf("then: %+v", c)
 	}
@@ -93,8 +93,8 @@ func TestWhoHoldsTheNewestIsSentNothing(t *testing.T) {
 	s, dial := serve(t, views.Config{})
 	s.Begin(first)
 	a := published(first, "a", 1, 3)
-	s.Publish(a, false)
-	s.Publish(published(first, "b", 2, 1), false)
+	s.Publish(a, view.Adds)
+	s.Publish(published(first, "b", 2, 1), view.Adds)
 	r := subscribe(t, dial(), "g", nil).welcome().holding(a).add("b")
 	if c := r.change(); c.Service != "b" {
 		t.Errorf("sent %+v", c)
@@ -107,7 +107,7 @@ func TestWhoHoldsTheNewestIsSentNothing(t *testing.T) {
 func TestASubscriberThatLostItsPlaceAsksForTheWholeView(t *testing.T) {
 	s, dial := serve(t, views.Config{})
 	s.Begin(first)
-	s.Publish(published(first, "a", 1, 3), false)
+	s.Publish(published(first, "a", 1, 3), view.Adds)
 	r := subscribe(t, dial(), "g", nil).welcome().add("a")
 	r.change()
 	if c := r.add("a").change(); !c.Full() || len(c.Put) != 3 {
@@ -137,8 +137,8 @@ func TestMoreServicesThanOneMayHoldAreRefusedByName(t *testing.T) {
 	if refused["secret"] != "it is not for you" || !strings.Contains(refused["s09999"], "at most 2,000") || refused["s01999"] != "" {
 		t.Errorf("refused %d: %q, %q, %q", len(refused), refused["secret"], refused["s09999"], refused["s01999"])
 	}
-	s.Publish(published(first, "s02000", 1, 1), false)
-	s.Publish(published(first, "s01999", 2, 1), false)
+	s.Publish(published(first, "s02000", 1, 1), view.Adds)
+	s.Publish(published(first, "s01999", 2, 1), view.Adds)
 	if c := r.change(); c.Service != "s01999" {
 		t.Errorf("sent %s", c.Service)
 	}
@@ -151,7 +151,7 @@ func TestMoreServicesThanOneMayHoldAreRefusedByName(t *testing.T) {
 func TestAStalledSubscriberNeverDelaysAnother(t *testing.T) {
 	s, dial := serve(t, views.Config{})
 	s.Begin(first)
-	s.Publish(published(first, "a", 1, 1), false)
+	s.Publish(published(first, "a", 1, 1), view.Adds)
 	stalled := subscribe(t, dial(), "stalled", nil).welcome().add("a")
 	stalled.change()
 	reads := subscribe(t, dial(), "reads", nil).welcome().add("a")
@@ -160,7 +160,7 @@ func TestAStalledSubscriberNeverDelaysAnother(t *testing.T) {
 	for n := uint64(2); n <= last; n++ {
 		v := published(first, "a", n, 1)
 		v.Endpoints[0].Zone = fmt.Sprint(n, strings.Repeat(" ", 100<<10))
-		s.Publish(v, true)
+		s.Publish(v, view.Withdraws)
 		if c := reads.change(); c.To.Counter != n {
 			t.Fatalf("version %d was published, %s came", n, c.To)
 		}
@@ -182,7 +182,7 @@ func TestWhatASubscriberPicksByIsKnownByItsWord(t *testing.T) {
 	s, dial := serve(t, views.Config{})
 	s.Begin(second)
 	one := published(second, "a", 1, 3)
-	s.Publish(one, false)
+	s.Publish(one, view.Adds)
 	r := subscribe(t, dial(), "g", nil).welcome().holding(published(first, "a", 9, 3))
 	eventually(t, "it is known by what it says that it holds", func() bool { return holders(s, "a") == "g 1/9" })
 	r.change()
@@ -193,7 +193,7 @@ func TestWhatASubscriberPicksByIsKnownByItsWord(t *testing.T) {
 	eventually(t, "what it says of the future was heard", func() bool { return len(s.Holders("b")) == 1 })
 	two := published(second, "a", 2, 3)
 	two.Endpoints[0].Weight = 0
-	s.Publish(two, true)
+	s.Publish(two, view.Withdraws)
 	r.change()
 	if got := holders(s, "a"); got != "g 2/1" {
 		t.Errorf("before it acknowledges the next: %s", got)
@@ -212,16 +212,16 @@ func TestWhatASubscriberPicksByIsKnownByItsWord(t *testing.T) {
 func TestASubscriberTooOldForAFeatureIsTold(t *testing.T) {
 	s, dial := serve(t, views.Config{})
 	s.Begin(first)
-	s.Publish(published(first, "a", 1, 1), false)
+	s.Publish(published(first, "a", 1, 1), view.Adds)
 	r := subscribe(t, dial(), "g", &pb.SubscribeHello{Name: "g", Features: []string{"marks", "of a later program"}})
-	if missing := r.next().GetWelcome().GetMissing(); !slices.Equal(missing, []string{"out"}) {
+	if missing := r.next().GetWelcome().GetMissing(); !slices.Equal(missing, []string{"out", "shed"}) {
 		t.Errorf("told that it lacks %v", missing)
 	}
 	r.epoch = first
 	if c := r.add("a").change(); c.Service != "a" {
 		t.Errorf("it is sent %+v", c)
 	}
-	if all := s.Subscribers(); !slices.Equal(all[0].Missing, []string{"out"}) {
+	if all := s.Subscribers(); !slices.Equal(all[0].Missing, []string{"out", "shed"}) {
 		t.Errorf("known: %+v", all)
 	}
 }
@@ -232,17 +232,17 @@ func TestWhereNoViewsArePublishedSubscribersAreSentAway(t *testing.T) {
 		t.Errorf("before the beginning: %v, %v", refusal, err)
 	}
 	s.Begin(first)
-	s.Publish(published(first, "a", 1, 1), false)
+	s.Publish(published(first, "a", 1, 1), view.Adds)
 	r := subscribe(t, dial(), "g", nil).welcome().add("a")
 	r.change()
 	s.End()
 	if refusal, err := r.ended(); refusal.GetLeader() != "10.0.0.2:7700" || status.Code(err) != codes.Aborted {
 		t.Errorf("at the end: %v, %v", refusal, err)
 	}
-	s.Publish(published(first, "a", 2, 1), false)
+	s.Publish(published(first, "a", 2, 1), view.Adds)
 	s.Begin(second)
-	s.Publish(published(first, "a", 3, 1), false)
-	s.Publish(published(second, "b", 1, 1), false)
+	s.Publish(published(first, "a", 3, 1), view.Adds)
+	s.Publish(published(second, "b", 1, 1), view.Adds)
 	if c := subscribe(t, dial(), "g", nil).welcome().add("a", "b").change(); c.Service != "b" || c.Epoch != second {
 		t.Errorf("what an earlier epoch published is sent: %+v", c)
 	}
@@ -271,8 +271,8 @@ func TestASubscriberHasOneStreamAndSpeaksForItself(t *testing.T) {
 func TestALowerViewIsNeverSent(t *testing.T) {
 	s, dial := serve(t, views.Config{})
 	s.Begin(first)
-	s.Publish(published(first, "a", 5, 1), false)
-	s.Publish(published(first, "a", 4, 2), false)
+	s.Publish(published(first, "a", 5, 1), view.Adds)
+	s.Publish(published(first, "a", 4, 2), view.Adds)
 	if c := subscribe(t, dial(), "g", nil).welcome().add("a").change(); c.To.Counter != 5 {
 		t.Errorf("sent %s", c.To)
 	}
