@@ -56,29 +56,31 @@ type commands struct {
 	Host    hostCmd    `cmd:"" group:"roles" help:"Run a host of instances."`
 	Prober  proberCmd  `cmd:"" group:"roles" help:"Run a prober, which looks at instances."`
 
-	Deploy    deployCmd    `cmd:"" group:"services" help:"Deploy a service, or a new revision of it."`
-	Apply     applyCmd     `cmd:"" group:"services" help:"Make services what documents say."`
-	Diff      diffCmd      `cmd:"" group:"services" help:"Compare what is wanted with documents; exit with 1 where they differ."`
-	Get       getCmd       `cmd:"" group:"services" help:"Show what is wanted: all services, or one."`
-	Status    statusCmd    `cmd:"" group:"services" help:"Show what is wanted, true, published and running."`
-	Revisions revisionsCmd `cmd:"" group:"services" help:"List the revisions of a service."`
-	Scale     scaleCmd     `cmd:"" group:"services" help:"Change the number of instances."`
-	Restart   restartCmd   `cmd:"" group:"services" help:"Replace every instance, one by one."`
-	Traffic   trafficCmd   `cmd:"" group:"services" help:"Divide the traffic among revisions, or move tags."`
-	Rollback  rollbackCmd  `cmd:"" group:"services" help:"Send all traffic to what served before, with its configuration."`
-	Abort     abortCmd     `cmd:"" group:"services" help:"End what is in progress: it is undone and not tried again."`
-	Pause     pauseCmd     `cmd:"" group:"services" help:"Have what is in progress hold before its next step."`
-	Resume    resumeCmd    `cmd:"" group:"services" help:"End a pause."`
-	Delete    deleteCmd    `cmd:"" group:"services" help:"Withdraw, stop and forget a service."`
-	Explain   explainCmd   `cmd:"" group:"services" help:"Say what each record and each part of the world says, where they differ, which wins and why, and what to do; of one instance, why it is believed to be what it is."`
-	Instances instancesCmd `cmd:"" group:"services" help:"Show what is believed of each instance, since when, and by which rule."`
-	History   historyCmd   `cmd:"" group:"services" help:"Show every change of what was believed of instances, and why."`
-	Flaps     flapsCmd     `cmd:"" group:"services" help:"Show which instances came and went too often, and the changes that earned it."`
-	Contract  contractCmd  `cmd:"" group:"services" help:"How the health of a service's instances is read."`
-	Register  registerCmd  `cmd:"" group:"services" help:"Register an instance that nothing watches, and renew its lease until told to end."`
-	External  externalCmd  `cmd:"" group:"services" help:"Services of somebody else's, whose health only their callers tell."`
-	Logs      logsCmd      `cmd:"" group:"services" help:"Show what the instances wrote."`
-	Events    eventsCmd    `cmd:"" group:"services" help:"Show the history of a service."`
+	Deploy      deployCmd      `cmd:"" group:"services" help:"Deploy a service, or a new revision of it."`
+	Apply       applyCmd       `cmd:"" group:"services" help:"Make services what documents say."`
+	Diff        diffCmd        `cmd:"" group:"services" help:"Compare what is wanted with documents; exit with 1 where they differ."`
+	Get         getCmd         `cmd:"" group:"services" help:"Show what is wanted: all services, or one."`
+	Status      statusCmd      `cmd:"" group:"services" help:"Show what is wanted, true, published and running."`
+	Revisions   revisionsCmd   `cmd:"" group:"services" help:"List the revisions of a service."`
+	Scale       scaleCmd       `cmd:"" group:"services" help:"Change the number of instances."`
+	Restart     restartCmd     `cmd:"" group:"services" help:"Replace every instance, one by one."`
+	Traffic     trafficCmd     `cmd:"" group:"services" help:"Divide the traffic among revisions, or move tags."`
+	Rollback    rollbackCmd    `cmd:"" group:"services" help:"Send all traffic to what served before, with its configuration."`
+	Abort       abortCmd       `cmd:"" group:"services" help:"End what is in progress: it is undone and not tried again."`
+	Pause       pauseCmd       `cmd:"" group:"services" help:"Have what is in progress hold before its next step."`
+	Resume      resumeCmd      `cmd:"" group:"services" help:"End a pause."`
+	Delete      deleteCmd      `cmd:"" group:"services" help:"Withdraw, stop and forget a service."`
+	Explain     explainCmd     `cmd:"" group:"services" help:"Say what each record and each part of the world says, where they differ, which wins and why, and what to do; of one instance, why it is believed to be what it is."`
+	Instances   instancesCmd   `cmd:"" group:"services" help:"Show what is believed of each instance, since when, and by which rule."`
+	History     historyCmd     `cmd:"" group:"services" help:"Show every change of what was believed of instances, and why."`
+	Subscribers subscribersCmd `cmd:"" group:"services" help:"Show who routes by a service's view, by which version, and who is behind."`
+	Propagation propagationCmd `cmd:"" group:"services" help:"Show how soon those who route by a service's view acknowledged its changes, against what is promised."`
+	Flaps       flapsCmd       `cmd:"" group:"services" help:"Show which instances came and went too often, and the changes that earned it."`
+	Contract    contractCmd    `cmd:"" group:"services" help:"How the health of a service's instances is read."`
+	Register    registerCmd    `cmd:"" group:"services" help:"Register an instance that nothing watches, and renew its lease until told to end."`
+	External    externalCmd    `cmd:"" group:"services" help:"Services of somebody else's, whose health only their callers tell."`
+	Logs        logsCmd        `cmd:"" group:"services" help:"Show what the instances wrote."`
+	Events      eventsCmd      `cmd:"" group:"services" help:"Show the history of a service."`
 
 	Token       tokenCmd       `cmd:"" group:"installation" help:"Tokens by which hosts, gateways and probers join."`
 	Gateways    gatewaysCmd    `cmd:"" group:"installation" help:"List the known gateways, or retire one."`

@@ -23,6 +23,673 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type ListSubscribersRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Most rows that are wanted, those that are behind first; 0 is 1,000, and no
+	// answer has more.
+	Most          int32 `protobuf:"varint,2,opt,name=most,proto3" json:"most,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSubscribersRequest) Reset() {
+	*x = ListSubscribersRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSubscribersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSubscribersRequest) ProtoMessage() {}
+
+func (x *ListSubscribersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSubscribersRequest.ProtoReflect.Descriptor instead.
+func (*ListSubscribersRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *ListSubscribersRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ListSubscribersRequest) GetMost() int32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+type ListSubscribersResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Published is the newest version; empty is none.
+	Published string `protobuf:"bytes,2,opt,name=published,proto3" json:"published,omitempty"`
+	// Callers that are connected, at control or at a relay.
+	Callers int32 `protobuf:"varint,3,opt,name=callers,proto3" json:"callers,omitempty"`
+	// Versions that they acknowledged last, the newest first.
+	Versions    []*HeldVersion   `protobuf:"bytes,4,rep,name=versions,proto3" json:"versions,omitempty"`
+	Subscribers []*SubscriberRow `protobuf:"bytes,5,rep,name=subscribers,proto3" json:"subscribers,omitempty"`
+	// More rows are left out.
+	More int32 `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`
+	// Unheard are relays that did not say who their subscribers are.
+	Unheard       []string `protobuf:"bytes,7,rep,name=unheard,proto3" json:"unheard,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListSubscribersResponse) Reset() {
+	*x = ListSubscribersResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListSubscribersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListSubscribersResponse) ProtoMessage() {}
+
+func (x *ListSubscribersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListSubscribersResponse.ProtoReflect.Descriptor instead.
+func (*ListSubscribersResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *ListSubscribersResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ListSubscribersResponse) GetPublished() string {
+	if x != nil {
+		return x.Published
+	}
+	return ""
+}
+
+func (x *ListSubscribersResponse) GetCallers() int32 {
+	if x != nil {
+		return x.Callers
+	}
+	return 0
+}
+
+func (x *ListSubscribersResponse) GetVersions() []*HeldVersion {
+	if x != nil {
+		return x.Versions
+	}
+	return nil
+}
+
+func (x *ListSubscribersResponse) GetSubscribers() []*SubscriberRow {
+	if x != nil {
+		return x.Subscribers
+	}
+	return nil
+}
+
+func (x *ListSubscribersResponse) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+func (x *ListSubscribersResponse) GetUnheard() []string {
+	if x != nil {
+		return x.Unheard
+	}
+	return nil
+}
+
+type HeldVersion struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Version string                 `protobuf:"bytes,1,opt,name=version,proto3" json:"version,omitempty"`
+	Holders int32                  `protobuf:"varint,2,opt,name=holders,proto3" json:"holders,omitempty"`
+	// Behind is for how long there has been a newer one; absent is current.
+	Behind        *durationpb.Duration `protobuf:"bytes,3,opt,name=behind,proto3" json:"behind,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *HeldVersion) Reset() {
+	*x = HeldVersion{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *HeldVersion) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*HeldVersion) ProtoMessage() {}
+
+func (x *HeldVersion) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use HeldVersion.ProtoReflect.Descriptor instead.
+func (*HeldVersion) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{2}
+}
+
+func (x *HeldVersion) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *HeldVersion) GetHolders() int32 {
+	if x != nil {
+		return x.Holders
+	}
+	return 0
+}
+
+func (x *HeldVersion) GetBehind() *durationpb.Duration {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
+// SubscriberRow is one of those who route by a service's view.
+type SubscriberRow struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Via is the relay that it subscribes at; empty is control.
+	Via     string `protobuf:"bytes,3,opt,name=via,proto3" json:"via,omitempty"`
+	Library string `protobuf:"bytes,4,opt,name=library,proto3" json:"library,omitempty"`
+	// Version that it acknowledged last; empty is none.
+	Version   string `protobuf:"bytes,5,opt,name=version,proto3" json:"version,omitempty"`
+	Current   bool   `protobuf:"varint,6,opt,name=current,proto3" json:"current,omitempty"`
+	Connected bool   `protobuf:"varint,7,opt,name=connected,proto3" json:"connected,omitempty"`
+	// Behind is for how long there has been a newer version; absent is current.
+	Behind *durationpb.Duration `protobuf:"bytes,8,opt,name=behind,proto3" json:"behind,omitempty"`
+	// Silent is how long nothing was heard of it.
+	Silent *durationpb.Duration `protobuf:"bytes,9,opt,name=silent,proto3" json:"silent,omitempty"`
+	// Objection says why it picks by something else than was sent.
+	Objection string `protobuf:"bytes,10,opt,name=objection,proto3" json:"objection,omitempty"`
+	// Missing are features of views that it does not know.
+	Missing []string `protobuf:"bytes,11,rep,name=missing,proto3" json:"missing,omitempty"`
+	// Routes is the version of the route table that a gateway serves; others have
+	// none.
+	Routes        string `protobuf:"bytes,12,opt,name=routes,proto3" json:"routes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SubscriberRow) Reset() {
+	*x = SubscriberRow{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SubscriberRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SubscriberRow) ProtoMessage() {}
+
+func (x *SubscriberRow) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SubscriberRow.ProtoReflect.Descriptor instead.
+func (*SubscriberRow) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SubscriberRow) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *SubscriberRow) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *SubscriberRow) GetVia() string {
+	if x != nil {
+		return x.Via
+	}
+	return ""
+}
+
+func (x *SubscriberRow) GetLibrary() string {
+	if x != nil {
+		return x.Library
+	}
+	return ""
+}
+
+func (x *SubscriberRow) GetVersion() string {
+	if x != nil {
+		return x.Version
+	}
+	return ""
+}
+
+func (x *SubscriberRow) GetCurrent() bool {
+	if x != nil {
+		return x.Current
+	}
+	return false
+}
+
+func (x *SubscriberRow) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *SubscriberRow) GetBehind() *durationpb.Duration {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
+func (x *SubscriberRow) GetSilent() *durationpb.Duration {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *SubscriberRow) GetObjection() string {
+	if x != nil {
+		return x.Objection
+	}
+	return ""
+}
+
+func (x *SubscriberRow) GetMissing() []string {
+	if x != nil {
+		return x.Missing
+	}
+	return nil
+}
+
+func (x *SubscriberRow) GetRoutes() string {
+	if x != nil {
+		return x.Routes
+	}
+	return ""
+}
+
+type GetPropagationRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPropagationRequest) Reset() {
+	*x = GetPropagationRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPropagationRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPropagationRequest) ProtoMessage() {}
+
+func (x *GetPropagationRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPropagationRequest.ProtoReflect.Descriptor instead.
+func (*GetPropagationRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *GetPropagationRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+type GetPropagationResponse struct {
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	Service   string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Published string                 `protobuf:"bytes,2,opt,name=published,proto3" json:"published,omitempty"`
+	Callers   int32                  `protobuf:"varint,3,opt,name=callers,proto3" json:"callers,omitempty"`
+	Latencies []*PropagationLatency  `protobuf:"bytes,4,rep,name=latencies,proto3" json:"latencies,omitempty"`
+	Promises  []*PropagationPromise  `protobuf:"bytes,5,rep,name=promises,proto3" json:"promises,omitempty"`
+	// Behind are callers that are not current, the longest first, ten at most.
+	Behind []*SubscriberRow `protobuf:"bytes,6,rep,name=behind,proto3" json:"behind,omitempty"`
+	// Shed is how long what takes no traffic from trouble waits now, where that is
+	// longer than it should; absent is not. Shed why says what for.
+	Shed          *durationpb.Duration `protobuf:"bytes,7,opt,name=shed,proto3" json:"shed,omitempty"`
+	ShedWhy       string               `protobuf:"bytes,8,opt,name=shed_why,json=shedWhy,proto3" json:"shed_why,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPropagationResponse) Reset() {
+	*x = GetPropagationResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPropagationResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPropagationResponse) ProtoMessage() {}
+
+func (x *GetPropagationResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPropagationResponse.ProtoReflect.Descriptor instead.
+func (*GetPropagationResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *GetPropagationResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *GetPropagationResponse) GetPublished() string {
+	if x != nil {
+		return x.Published
+	}
+	return ""
+}
+
+func (x *GetPropagationResponse) GetCallers() int32 {
+	if x != nil {
+		return x.Callers
+	}
+	return 0
+}
+
+func (x *GetPropagationResponse) GetLatencies() []*PropagationLatency {
+	if x != nil {
+		return x.Latencies
+	}
+	return nil
+}
+
+func (x *GetPropagationResponse) GetPromises() []*PropagationPromise {
+	if x != nil {
+		return x.Promises
+	}
+	return nil
+}
+
+func (x *GetPropagationResponse) GetBehind() []*SubscriberRow {
+	if x != nil {
+		return x.Behind
+	}
+	return nil
+}
+
+func (x *GetPropagationResponse) GetShed() *durationpb.Duration {
+	if x != nil {
+		return x.Shed
+	}
+	return nil
+}
+
+func (x *GetPropagationResponse) GetShedWhy() string {
+	if x != nil {
+		return x.ShedWhy
+	}
+	return ""
+}
+
+// PropagationLatency is how long acknowledgements of one kind of change took
+// since control leads.
+type PropagationLatency struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Kind is withdrawal, removal or addition.
+	Kind         string `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Acknowledged int64  `protobuf:"varint,2,opt,name=acknowledged,proto3" json:"acknowledged,omitempty"`
+	// Within these times half, 99% and 99.9% came; rounded up to a bound of the
+	// histogram, and at its last bound where they took longer.
+	Half          *durationpb.Duration `protobuf:"bytes,3,opt,name=half,proto3" json:"half,omitempty"`
+	P99           *durationpb.Duration `protobuf:"bytes,4,opt,name=p99,proto3" json:"p99,omitempty"`
+	P999          *durationpb.Duration `protobuf:"bytes,5,opt,name=p999,proto3" json:"p999,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PropagationLatency) Reset() {
+	*x = PropagationLatency{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PropagationLatency) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PropagationLatency) ProtoMessage() {}
+
+func (x *PropagationLatency) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PropagationLatency.ProtoReflect.Descriptor instead.
+func (*PropagationLatency) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *PropagationLatency) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PropagationLatency) GetAcknowledged() int64 {
+	if x != nil {
+		return x.Acknowledged
+	}
+	return 0
+}
+
+func (x *PropagationLatency) GetHalf() *durationpb.Duration {
+	if x != nil {
+		return x.Half
+	}
+	return nil
+}
+
+func (x *PropagationLatency) GetP99() *durationpb.Duration {
+	if x != nil {
+		return x.P99
+	}
+	return nil
+}
+
+func (x *PropagationLatency) GetP999() *durationpb.Duration {
+	if x != nil {
+		return x.P999
+	}
+	return nil
+}
+
+// PropagationPromise is how one was kept in the last minutes.
+type PropagationPromise struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Kind   string                 `protobuf:"bytes,1,opt,name=kind,proto3" json:"kind,omitempty"`
+	Within *durationpb.Duration   `protobuf:"bytes,2,opt,name=within,proto3" json:"within,omitempty"`
+	// Share that is promised, of those that were due.
+	Share         float64 `protobuf:"fixed64,3,opt,name=share,proto3" json:"share,omitempty"`
+	Due           int64   `protobuf:"varint,4,opt,name=due,proto3" json:"due,omitempty"`
+	InTime        int64   `protobuf:"varint,5,opt,name=in_time,json=inTime,proto3" json:"in_time,omitempty"`
+	Missed        bool    `protobuf:"varint,6,opt,name=missed,proto3" json:"missed,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PropagationPromise) Reset() {
+	*x = PropagationPromise{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PropagationPromise) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PropagationPromise) ProtoMessage() {}
+
+func (x *PropagationPromise) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PropagationPromise.ProtoReflect.Descriptor instead.
+func (*PropagationPromise) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *PropagationPromise) GetKind() string {
+	if x != nil {
+		return x.Kind
+	}
+	return ""
+}
+
+func (x *PropagationPromise) GetWithin() *durationpb.Duration {
+	if x != nil {
+		return x.Within
+	}
+	return nil
+}
+
+func (x *PropagationPromise) GetShare() float64 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *PropagationPromise) GetDue() int64 {
+	if x != nil {
+		return x.Due
+	}
+	return 0
+}
+
+func (x *PropagationPromise) GetInTime() int64 {
+	if x != nil {
+		return x.InTime
+	}
+	return 0
+}
+
+func (x *PropagationPromise) GetMissed() bool {
+	if x != nil {
+		return x.Missed
+	}
+	return false
+}
+
 type ListFlapsRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
@@ -32,7 +699,7 @@ type ListFlapsRequest struct {
 
 func (x *ListFlapsRequest) Reset() {
 	*x = ListFlapsRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -44,7 +711,7 @@ func (x *ListFlapsRequest) String() string {
 func (*ListFlapsRequest) ProtoMessage() {}
 
 func (x *ListFlapsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -57,7 +724,7 @@ func (x *ListFlapsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlapsRequest.ProtoReflect.Descriptor instead.
 func (*ListFlapsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ListFlapsRequest) GetService() string {
@@ -83,7 +750,7 @@ type ListFlapsResponse struct {
 
 func (x *ListFlapsResponse) Reset() {
 	*x = ListFlapsResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -95,7 +762,7 @@ func (x *ListFlapsResponse) String() string {
 func (*ListFlapsResponse) ProtoMessage() {}
 
 func (x *ListFlapsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -108,7 +775,7 @@ func (x *ListFlapsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlapsResponse.ProtoReflect.Descriptor instead.
 func (*ListFlapsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListFlapsResponse) GetService() string {
@@ -156,7 +823,7 @@ type Quarantine struct {
 
 func (x *Quarantine) Reset() {
 	*x = Quarantine{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -168,7 +835,7 @@ func (x *Quarantine) String() string {
 func (*Quarantine) ProtoMessage() {}
 
 func (x *Quarantine) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -181,7 +848,7 @@ func (x *Quarantine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantine.ProtoReflect.Descriptor instead.
 func (*Quarantine) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Quarantine) GetInstance() string {
@@ -227,7 +894,7 @@ type DiffRuntimeRequest struct {
 
 func (x *DiffRuntimeRequest) Reset() {
 	*x = DiffRuntimeRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -239,7 +906,7 @@ func (x *DiffRuntimeRequest) String() string {
 func (*DiffRuntimeRequest) ProtoMessage() {}
 
 func (x *DiffRuntimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -252,7 +919,7 @@ func (x *DiffRuntimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRuntimeRequest.ProtoReflect.Descriptor instead.
 func (*DiffRuntimeRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{11}
 }
 
 type DiffRuntimeResponse struct {
@@ -267,7 +934,7 @@ type DiffRuntimeResponse struct {
 
 func (x *DiffRuntimeResponse) Reset() {
 	*x = DiffRuntimeResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -279,7 +946,7 @@ func (x *DiffRuntimeResponse) String() string {
 func (*DiffRuntimeResponse) ProtoMessage() {}
 
 func (x *DiffRuntimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -292,7 +959,7 @@ func (x *DiffRuntimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRuntimeResponse.ProtoReflect.Descriptor instead.
 func (*DiffRuntimeResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DiffRuntimeResponse) GetSources() []*RuntimeSource {
@@ -338,7 +1005,7 @@ type RuntimeSource struct {
 
 func (x *RuntimeSource) Reset() {
 	*x = RuntimeSource{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -350,7 +1017,7 @@ func (x *RuntimeSource) String() string {
 func (*RuntimeSource) ProtoMessage() {}
 
 func (x *RuntimeSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -363,7 +1030,7 @@ func (x *RuntimeSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeSource.ProtoReflect.Descriptor instead.
 func (*RuntimeSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *RuntimeSource) GetSource() string {
@@ -426,7 +1093,7 @@ type RuntimeDifference struct {
 
 func (x *RuntimeDifference) Reset() {
 	*x = RuntimeDifference{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -438,7 +1105,7 @@ func (x *RuntimeDifference) String() string {
 func (*RuntimeDifference) ProtoMessage() {}
 
 func (x *RuntimeDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -451,7 +1118,7 @@ func (x *RuntimeDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeDifference.ProtoReflect.Descriptor instead.
 func (*RuntimeDifference) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *RuntimeDifference) GetSource() string {
@@ -515,7 +1182,7 @@ type TestContractRequest struct {
 
 func (x *TestContractRequest) Reset() {
 	*x = TestContractRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -527,7 +1194,7 @@ func (x *TestContractRequest) String() string {
 func (*TestContractRequest) ProtoMessage() {}
 
 func (x *TestContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -540,7 +1207,7 @@ func (x *TestContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestContractRequest.ProtoReflect.Descriptor instead.
 func (*TestContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *TestContractRequest) GetService() string {
@@ -594,7 +1261,7 @@ type TestContractResponse struct {
 
 func (x *TestContractResponse) Reset() {
 	*x = TestContractResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -606,7 +1273,7 @@ func (x *TestContractResponse) String() string {
 func (*TestContractResponse) ProtoMessage() {}
 
 func (x *TestContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -619,7 +1286,7 @@ func (x *TestContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestContractResponse.ProtoReflect.Descriptor instead.
 func (*TestContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *TestContractResponse) GetService() string {
@@ -720,7 +1387,7 @@ type TestedRemoval struct {
 
 func (x *TestedRemoval) Reset() {
 	*x = TestedRemoval{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -732,7 +1399,7 @@ func (x *TestedRemoval) String() string {
 func (*TestedRemoval) ProtoMessage() {}
 
 func (x *TestedRemoval) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -745,7 +1412,7 @@ func (x *TestedRemoval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestedRemoval.ProtoReflect.Descriptor instead.
 func (*TestedRemoval) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *TestedRemoval) GetInstance() string {
@@ -799,7 +1466,7 @@ type TestedTrip struct {
 
 func (x *TestedTrip) Reset() {
 	*x = TestedTrip{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -811,7 +1478,7 @@ func (x *TestedTrip) String() string {
 func (*TestedTrip) ProtoMessage() {}
 
 func (x *TestedTrip) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -824,7 +1491,7 @@ func (x *TestedTrip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestedTrip.ProtoReflect.Descriptor instead.
 func (*TestedTrip) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *TestedTrip) GetAt() *timestamppb.Timestamp {
@@ -879,7 +1546,7 @@ type SetExternalRequest struct {
 
 func (x *SetExternalRequest) Reset() {
 	*x = SetExternalRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -891,7 +1558,7 @@ func (x *SetExternalRequest) String() string {
 func (*SetExternalRequest) ProtoMessage() {}
 
 func (x *SetExternalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -904,7 +1571,7 @@ func (x *SetExternalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetExternalRequest.ProtoReflect.Descriptor instead.
 func (*SetExternalRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SetExternalRequest) GetService() string {
@@ -930,7 +1597,7 @@ type SetExternalResponse struct {
 
 func (x *SetExternalResponse) Reset() {
 	*x = SetExternalResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -942,7 +1609,7 @@ func (x *SetExternalResponse) String() string {
 func (*SetExternalResponse) ProtoMessage() {}
 
 func (x *SetExternalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -955,7 +1622,7 @@ func (x *SetExternalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetExternalResponse.ProtoReflect.Descriptor instead.
 func (*SetExternalResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SetExternalResponse) GetExternal() *External {
@@ -973,7 +1640,7 @@ type ListExternalsRequest struct {
 
 func (x *ListExternalsRequest) Reset() {
 	*x = ListExternalsRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -985,7 +1652,7 @@ func (x *ListExternalsRequest) String() string {
 func (*ListExternalsRequest) ProtoMessage() {}
 
 func (x *ListExternalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -998,7 +1665,7 @@ func (x *ListExternalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExternalsRequest.ProtoReflect.Descriptor instead.
 func (*ListExternalsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{21}
 }
 
 type ListExternalsResponse struct {
@@ -1010,7 +1677,7 @@ type ListExternalsResponse struct {
 
 func (x *ListExternalsResponse) Reset() {
 	*x = ListExternalsResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1689,7 @@ func (x *ListExternalsResponse) String() string {
 func (*ListExternalsResponse) ProtoMessage() {}
 
 func (x *ListExternalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1702,7 @@ func (x *ListExternalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExternalsResponse.ProtoReflect.Descriptor instead.
 func (*ListExternalsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListExternalsResponse) GetExternals() []*External {
@@ -1057,7 +1724,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1069,7 +1736,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1082,7 +1749,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *External) GetService() string {
@@ -1112,7 +1779,7 @@ type ExternalEndpoint struct {
 
 func (x *ExternalEndpoint) Reset() {
 	*x = ExternalEndpoint{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1124,7 +1791,7 @@ func (x *ExternalEndpoint) String() string {
 func (*ExternalEndpoint) ProtoMessage() {}
 
 func (x *ExternalEndpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1137,7 +1804,7 @@ func (x *ExternalEndpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExternalEndpoint.ProtoReflect.Descriptor instead.
 func (*ExternalEndpoint) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ExternalEndpoint) GetAddress() string {
@@ -1165,7 +1832,60 @@ var File_fairlead_v1_discovery_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\n" +
-	"\x1bfairlead/v1/discovery.proto\x12\vfairlead.v1\x1a\x1afairlead/v1/operator.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\",\n" +
+	"\x1bfairlead/v1/discovery.proto\x12\vfairlead.v1\x1a\x1afairlead/v1/operator.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"F\n" +
+	"\x16ListSubscribersRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x12\n" +
+	"\x04most\x18\x02 \x01(\x05R\x04most\"\x8d\x02\n" +
+	"\x17ListSubscribersResponse\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1c\n" +
+	"\tpublished\x18\x02 \x01(\tR\tpublished\x12\x18\n" +
+	"\acallers\x18\x03 \x01(\x05R\acallers\x124\n" +
+	"\bversions\x18\x04 \x03(\v2\x18.fairlead.v1.HeldVersionR\bversions\x12<\n" +
+	"\vsubscribers\x18\x05 \x03(\v2\x1a.fairlead.v1.SubscriberRowR\vsubscribers\x12\x12\n" +
+	"\x04more\x18\x06 \x01(\x05R\x04more\x12\x18\n" +
+	"\aunheard\x18\a \x03(\tR\aunheard\"t\n" +
+	"\vHeldVersion\x12\x18\n" +
+	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
+	"\aholders\x18\x02 \x01(\x05R\aholders\x121\n" +
+	"\x06behind\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06behind\"\xeb\x02\n" +
+	"\rSubscriberRow\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03via\x18\x03 \x01(\tR\x03via\x12\x18\n" +
+	"\alibrary\x18\x04 \x01(\tR\alibrary\x12\x18\n" +
+	"\aversion\x18\x05 \x01(\tR\aversion\x12\x18\n" +
+	"\acurrent\x18\x06 \x01(\bR\acurrent\x12\x1c\n" +
+	"\tconnected\x18\a \x01(\bR\tconnected\x121\n" +
+	"\x06behind\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06behind\x121\n" +
+	"\x06silent\x18\t \x01(\v2\x19.google.protobuf.DurationR\x06silent\x12\x1c\n" +
+	"\tobjection\x18\n" +
+	" \x01(\tR\tobjection\x12\x18\n" +
+	"\amissing\x18\v \x03(\tR\amissing\x12\x16\n" +
+	"\x06routes\x18\f \x01(\tR\x06routes\"1\n" +
+	"\x15GetPropagationRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\xe4\x02\n" +
+	"\x16GetPropagationResponse\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1c\n" +
+	"\tpublished\x18\x02 \x01(\tR\tpublished\x12\x18\n" +
+	"\acallers\x18\x03 \x01(\x05R\acallers\x12=\n" +
+	"\tlatencies\x18\x04 \x03(\v2\x1f.fairlead.v1.PropagationLatencyR\tlatencies\x12;\n" +
+	"\bpromises\x18\x05 \x03(\v2\x1f.fairlead.v1.PropagationPromiseR\bpromises\x122\n" +
+	"\x06behind\x18\x06 \x03(\v2\x1a.fairlead.v1.SubscriberRowR\x06behind\x12-\n" +
+	"\x04shed\x18\a \x01(\v2\x19.google.protobuf.DurationR\x04shed\x12\x19\n" +
+	"\bshed_why\x18\b \x01(\tR\ashedWhy\"\xd7\x01\n" +
+	"\x12PropagationLatency\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\"\n" +
+	"\facknowledged\x18\x02 \x01(\x03R\facknowledged\x12-\n" +
+	"\x04half\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x04half\x12+\n" +
+	"\x03p99\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x03p99\x12-\n" +
+	"\x04p999\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04p999\"\xb4\x01\n" +
+	"\x12PropagationPromise\x12\x12\n" +
+	"\x04kind\x18\x01 \x01(\tR\x04kind\x121\n" +
+	"\x06within\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x06within\x12\x14\n" +
+	"\x05share\x18\x03 \x01(\x01R\x05share\x12\x10\n" +
+	"\x03due\x18\x04 \x01(\x03R\x03due\x12\x17\n" +
+	"\ain_time\x18\x05 \x01(\x03R\x06inTime\x12\x16\n" +
+	"\x06missed\x18\x06 \x01(\bR\x06missed\",\n" +
 	"\x10ListFlapsRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\"\xa0\x01\n" +
 	"\x11ListFlapsResponse\x12\x18\n" +
@@ -1251,13 +1971,15 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\x10ExternalEndpoint\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id2\xb2\x03\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id2\xeb\x04\n" +
 	"\x13DiscoveryAPIService\x12J\n" +
 	"\tListFlaps\x12\x1d.fairlead.v1.ListFlapsRequest\x1a\x1e.fairlead.v1.ListFlapsResponse\x12P\n" +
 	"\vDiffRuntime\x12\x1f.fairlead.v1.DiffRuntimeRequest\x1a .fairlead.v1.DiffRuntimeResponse\x12S\n" +
 	"\fTestContract\x12 .fairlead.v1.TestContractRequest\x1a!.fairlead.v1.TestContractResponse\x12P\n" +
 	"\vSetExternal\x12\x1f.fairlead.v1.SetExternalRequest\x1a .fairlead.v1.SetExternalResponse\x12V\n" +
-	"\rListExternals\x12!.fairlead.v1.ListExternalsRequest\x1a\".fairlead.v1.ListExternalsResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
+	"\rListExternals\x12!.fairlead.v1.ListExternalsRequest\x1a\".fairlead.v1.ListExternalsResponse\x12\\\n" +
+	"\x0fListSubscribers\x12#.fairlead.v1.ListSubscribersRequest\x1a$.fairlead.v1.ListSubscribersResponse\x12Y\n" +
+	"\x0eGetPropagation\x12\".fairlead.v1.GetPropagationRequest\x1a#.fairlead.v1.GetPropagationResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
 	file_fairlead_v1_discovery_proto_rawDescOnce sync.Once
@@ -1271,66 +1993,91 @@ func file_fairlead_v1_discovery_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_discovery_proto_rawDescData
 }
 
-var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
 var file_fairlead_v1_discovery_proto_goTypes = []any{
-	(*ListFlapsRequest)(nil),      // 0: fairlead.v1.ListFlapsRequest
-	(*ListFlapsResponse)(nil),     // 1: fairlead.v1.ListFlapsResponse
-	(*Quarantine)(nil),            // 2: fairlead.v1.Quarantine
-	(*DiffRuntimeRequest)(nil),    // 3: fairlead.v1.DiffRuntimeRequest
-	(*DiffRuntimeResponse)(nil),   // 4: fairlead.v1.DiffRuntimeResponse
-	(*RuntimeSource)(nil),         // 5: fairlead.v1.RuntimeSource
-	(*RuntimeDifference)(nil),     // 6: fairlead.v1.RuntimeDifference
-	(*TestContractRequest)(nil),   // 7: fairlead.v1.TestContractRequest
-	(*TestContractResponse)(nil),  // 8: fairlead.v1.TestContractResponse
-	(*TestedRemoval)(nil),         // 9: fairlead.v1.TestedRemoval
-	(*TestedTrip)(nil),            // 10: fairlead.v1.TestedTrip
-	(*SetExternalRequest)(nil),    // 11: fairlead.v1.SetExternalRequest
-	(*SetExternalResponse)(nil),   // 12: fairlead.v1.SetExternalResponse
-	(*ListExternalsRequest)(nil),  // 13: fairlead.v1.ListExternalsRequest
-	(*ListExternalsResponse)(nil), // 14: fairlead.v1.ListExternalsResponse
-	(*External)(nil),              // 15: fairlead.v1.External
-	(*ExternalEndpoint)(nil),      // 16: fairlead.v1.ExternalEndpoint
-	(*timestamppb.Timestamp)(nil), // 17: google.protobuf.Timestamp
-	(*durationpb.Duration)(nil),   // 18: google.protobuf.Duration
-	(*Transition)(nil),            // 19: fairlead.v1.Transition
-	(*HealthContract)(nil),        // 20: fairlead.v1.HealthContract
+	(*ListSubscribersRequest)(nil),  // 0: fairlead.v1.ListSubscribersRequest
+	(*ListSubscribersResponse)(nil), // 1: fairlead.v1.ListSubscribersResponse
+	(*HeldVersion)(nil),             // 2: fairlead.v1.HeldVersion
+	(*SubscriberRow)(nil),           // 3: fairlead.v1.SubscriberRow
+	(*GetPropagationRequest)(nil),   // 4: fairlead.v1.GetPropagationRequest
+	(*GetPropagationResponse)(nil),  // 5: fairlead.v1.GetPropagationResponse
+	(*PropagationLatency)(nil),      // 6: fairlead.v1.PropagationLatency
+	(*PropagationPromise)(nil),      // 7: fairlead.v1.PropagationPromise
+	(*ListFlapsRequest)(nil),        // 8: fairlead.v1.ListFlapsRequest
+	(*ListFlapsResponse)(nil),       // 9: fairlead.v1.ListFlapsResponse
+	(*Quarantine)(nil),              // 10: fairlead.v1.Quarantine
+	(*DiffRuntimeRequest)(nil),      // 11: fairlead.v1.DiffRuntimeRequest
+	(*DiffRuntimeResponse)(nil),     // 12: fairlead.v1.DiffRuntimeResponse
+	(*RuntimeSource)(nil),           // 13: fairlead.v1.RuntimeSource
+	(*RuntimeDifference)(nil),       // 14: fairlead.v1.RuntimeDifference
+	(*TestContractRequest)(nil),     // 15: fairlead.v1.TestContractRequest
+	(*TestContractResponse)(nil),    // 16: fairlead.v1.TestContractResponse
+	(*TestedRemoval)(nil),           // 17: fairlead.v1.TestedRemoval
+	(*TestedTrip)(nil),              // 18: fairlead.v1.TestedTrip
+	(*SetExternalRequest)(nil),      // 19: fairlead.v1.SetExternalRequest
+	(*SetExternalResponse)(nil),     // 20: fairlead.v1.SetExternalResponse
+	(*ListExternalsRequest)(nil),    // 21: fairlead.v1.ListExternalsRequest
+	(*ListExternalsResponse)(nil),   // 22: fairlead.v1.ListExternalsResponse
+	(*External)(nil),                // 23: fairlead.v1.External
+	(*ExternalEndpoint)(nil),        // 24: fairlead.v1.ExternalEndpoint
+	(*durationpb.Duration)(nil),     // 25: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 26: google.protobuf.Timestamp
+	(*Transition)(nil),              // 27: fairlead.v1.Transition
+	(*HealthContract)(nil),          // 28: fairlead.v1.HealthContract
 }
 var file_fairlead_v1_discovery_proto_depIdxs = []int32{
-	2,  // 0: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
-	17, // 1: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
-	18, // 2: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
-	19, // 3: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
-	5,  // 4: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
-	6,  // 5: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
-	18, // 6: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
-	20, // 7: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	18, // 8: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
-	17, // 9: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
-	17, // 10: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
-	9,  // 11: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
-	9,  // 12: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
-	10, // 13: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
-	17, // 14: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
-	17, // 15: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
-	16, // 16: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	15, // 17: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
-	15, // 18: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
-	16, // 19: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	0,  // 20: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
-	3,  // 21: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
-	7,  // 22: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
-	11, // 23: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
-	13, // 24: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
-	1,  // 25: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
-	4,  // 26: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
-	8,  // 27: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
-	12, // 28: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
-	14, // 29: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
-	25, // [25:30] is the sub-list for method output_type
-	20, // [20:25] is the sub-list for method input_type
-	20, // [20:20] is the sub-list for extension type_name
-	20, // [20:20] is the sub-list for extension extendee
-	0,  // [0:20] is the sub-list for field type_name
+	2,  // 0: fairlead.v1.ListSubscribersResponse.versions:type_name -> fairlead.v1.HeldVersion
+	3,  // 1: fairlead.v1.ListSubscribersResponse.subscribers:type_name -> fairlead.v1.SubscriberRow
+	25, // 2: fairlead.v1.HeldVersion.behind:type_name -> google.protobuf.Duration
+	25, // 3: fairlead.v1.SubscriberRow.behind:type_name -> google.protobuf.Duration
+	25, // 4: fairlead.v1.SubscriberRow.silent:type_name -> google.protobuf.Duration
+	6,  // 5: fairlead.v1.GetPropagationResponse.latencies:type_name -> fairlead.v1.PropagationLatency
+	7,  // 6: fairlead.v1.GetPropagationResponse.promises:type_name -> fairlead.v1.PropagationPromise
+	3,  // 7: fairlead.v1.GetPropagationResponse.behind:type_name -> fairlead.v1.SubscriberRow
+	25, // 8: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
+	25, // 9: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
+	25, // 10: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
+	25, // 11: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
+	25, // 12: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
+	10, // 13: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
+	26, // 14: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
+	25, // 15: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
+	27, // 16: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
+	13, // 17: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
+	14, // 18: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
+	25, // 19: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
+	28, // 20: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	25, // 21: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
+	26, // 22: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
+	26, // 23: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
+	17, // 24: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
+	17, // 25: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
+	18, // 26: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
+	26, // 27: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
+	26, // 28: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
+	24, // 29: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	23, // 30: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
+	23, // 31: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
+	24, // 32: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	8,  // 33: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
+	11, // 34: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
+	15, // 35: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
+	19, // 36: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
+	21, // 37: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
+	0,  // 38: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
+	4,  // 39: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
+	9,  // 40: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
+	12, // 41: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
+	16, // 42: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
+	20, // 43: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
+	22, // 44: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
+	1,  // 45: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
+	5,  // 46: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
+	40, // [40:47] is the sub-list for method output_type
+	33, // [33:40] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_discovery_proto_init() }
@@ -1345,7 +2092,7 @@ func file_fairlead_v1_discovery_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_discovery_proto_rawDesc), len(file_fairlead_v1_discovery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   17,
+			NumMessages:   25,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

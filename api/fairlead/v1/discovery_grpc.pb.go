@@ -19,11 +19,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	DiscoveryAPIService_ListFlaps_FullMethodName     = "/fairlead.v1.DiscoveryAPIService/ListFlaps"
-	DiscoveryAPIService_DiffRuntime_FullMethodName   = "/fairlead.v1.DiscoveryAPIService/DiffRuntime"
-	DiscoveryAPIService_TestContract_FullMethodName  = "/fairlead.v1.DiscoveryAPIService/TestContract"
-	DiscoveryAPIService_SetExternal_FullMethodName   = "/fairlead.v1.DiscoveryAPIService/SetExternal"
-	DiscoveryAPIService_ListExternals_FullMethodName = "/fairlead.v1.DiscoveryAPIService/ListExternals"
+	DiscoveryAPIService_ListFlaps_FullMethodName       = "/fairlead.v1.DiscoveryAPIService/ListFlaps"
+	DiscoveryAPIService_DiffRuntime_FullMethodName     = "/fairlead.v1.DiscoveryAPIService/DiffRuntime"
+	DiscoveryAPIService_TestContract_FullMethodName    = "/fairlead.v1.DiscoveryAPIService/TestContract"
+	DiscoveryAPIService_SetExternal_FullMethodName     = "/fairlead.v1.DiscoveryAPIService/SetExternal"
+	DiscoveryAPIService_ListExternals_FullMethodName   = "/fairlead.v1.DiscoveryAPIService/ListExternals"
+	DiscoveryAPIService_ListSubscribers_FullMethodName = "/fairlead.v1.DiscoveryAPIService/ListSubscribers"
+	DiscoveryAPIService_GetPropagation_FullMethodName  = "/fairlead.v1.DiscoveryAPIService/GetPropagation"
 )
 
 // DiscoveryAPIServiceClient is the client API for DiscoveryAPIService service.
@@ -45,6 +47,11 @@ type DiscoveryAPIServiceClient interface {
 	// none takes it back.
 	SetExternal(ctx context.Context, in *SetExternalRequest, opts ...grpc.CallOption) (*SetExternalResponse, error)
 	ListExternals(ctx context.Context, in *ListExternalsRequest, opts ...grpc.CallOption) (*ListExternalsResponse, error)
+	// ListSubscribers says who routes by a service's view, and by which version.
+	ListSubscribers(ctx context.Context, in *ListSubscribersRequest, opts ...grpc.CallOption) (*ListSubscribersResponse, error)
+	// GetPropagation says how soon those who route by a service's view
+	// acknowledged its versions, against what is promised.
+	GetPropagation(ctx context.Context, in *GetPropagationRequest, opts ...grpc.CallOption) (*GetPropagationResponse, error)
 }
 
 type discoveryAPIServiceClient struct {
@@ -105,6 +112,26 @@ func (c *discoveryAPIServiceClient) ListExternals(ctx context.Context, in *ListE
 	return out, nil
 }
 
+func (c *discoveryAPIServiceClient) ListSubscribers(ctx context.Context, in *ListSubscribersRequest, opts ...grpc.CallOption) (*ListSubscribersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListSubscribersResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_ListSubscribers_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *discoveryAPIServiceClient) GetPropagation(ctx context.Context, in *GetPropagationRequest, opts ...grpc.CallOption) (*GetPropagationResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPropagationResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_GetPropagation_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DiscoveryAPIServiceServer is the server API for DiscoveryAPIService service.
 // All implementations must embed UnimplementedDiscoveryAPIServiceServer
 // for forward compatibility.
@@ -124,6 +151,11 @@ type DiscoveryAPIServiceServer interface {
 	// none takes it back.
 	SetExternal(context.Context, *SetExternalRequest) (*SetExternalResponse, error)
 	ListExternals(context.Context, *ListExternalsRequest) (*ListExternalsResponse, error)
+	// ListSubscribers says who routes by a service's view, and by which version.
+	ListSubscribers(context.Context, *ListSubscribersRequest) (*ListSubscribersResponse, error)
+	// GetPropagation says how soon those who route by a service's view
+	// acknowledged its versions, against what is promised.
+	GetPropagation(context.Context, *GetPropagationRequest) (*GetPropagationResponse, error)
 	mustEmbedUnimplementedDiscoveryAPIServiceServer()
 }
 
@@ -148,6 +180,12 @@ func (UnimplementedDiscoveryAPIServiceServer) SetExternal(context.Context, *SetE
 }
 func (UnimplementedDiscoveryAPIServiceServer) ListExternals(context.Context, *ListExternalsRequest) (*ListExternalsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListExternals not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) ListSubscribers(context.Context, *ListSubscribersRequest) (*ListSubscribersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListSubscribers not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) GetPropagation(context.Context, *GetPropagationRequest) (*GetPropagationResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPropagation not implemented")
 }
 func (UnimplementedDiscoveryAPIServiceServer) mustEmbedUnimplementedDiscoveryAPIServiceServer() {}
 func (UnimplementedDiscoveryAPIServiceServer) testEmbeddedByValue()                             {}
@@ -260,6 +298,42 @@ func _DiscoveryAPIService_ListExternals_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DiscoveryAPIService_ListSubscribers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListSubscribersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).ListSubscribers(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_ListSubscribers_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).ListSubscribers(ctx, req.(*ListSubscribersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DiscoveryAPIService_GetPropagation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPropagationRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).GetPropagation(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_GetPropagation_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).GetPropagation(ctx, req.(*GetPropagationRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DiscoveryAPIService_ServiceDesc is the grpc.ServiceDesc for DiscoveryAPIService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -286,6 +360,14 @@ var DiscoveryAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListExternals",
 			Handler:    _DiscoveryAPIService_ListExternals_Handler,
+		},
+		{
+			MethodName: "ListSubscribers",
+			Handler:    _DiscoveryAPIService_ListSubscribers_Handler,
+		},
+		{
+			MethodName: "GetPropagation",
+			Handler:    _DiscoveryAPIService_GetPropagation_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

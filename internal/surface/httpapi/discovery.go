@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"time"
 
 	"connectrpc.com/connect"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/budget"
 	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/identity"
@@ -30,6 +32,14 @@ type Views interface {
 	Published(service string) view.Version
 	Holders(service string) []service.ViewHolder
 	Subscribers() []service.Subscriber
+	// Holding says who holds a service's view, relays' subscribers included.
+	Holding(ctx context.Context, service string, most int) service.Holding
+	// Propagation says how soon its versions were acknowledged; false: none are
+	// published here.
+	Propagation(service string) (budget.Report, bool)
+	// Sheds says for how long what takes no traffic from trouble waits, where
+	// that is longer than it should, and why.
+	Sheds() (window time.Duration, why string)
 }
 
 // viewHolders of a service, and the version that is published.

@@ -48,6 +48,12 @@ const (
 	// DiscoveryAPIServiceListExternalsProcedure is the fully-qualified name of the
 	// DiscoveryAPIService's ListExternals RPC.
 	DiscoveryAPIServiceListExternalsProcedure = "/fairlead.v1.DiscoveryAPIService/ListExternals"
+	// DiscoveryAPIServiceListSubscribersProcedure is the fully-qualified name of the
+	// DiscoveryAPIService's ListSubscribers RPC.
+	DiscoveryAPIServiceListSubscribersProcedure = "/fairlead.v1.DiscoveryAPIService/ListSubscribers"
+	// DiscoveryAPIServiceGetPropagationProcedure is the fully-qualified name of the
+	// DiscoveryAPIService's GetPropagation RPC.
+	DiscoveryAPIServiceGetPropagationProcedure = "/fairlead.v1.DiscoveryAPIService/GetPropagation"
 )
 
 // DiscoveryAPIServiceClient is a client for the fairlead.v1.DiscoveryAPIService service.
@@ -64,6 +70,11 @@ type DiscoveryAPIServiceClient interface {
 	// none takes it back.
 	SetExternal(context.Context, *connect.Request[v1.SetExternalRequest]) (*connect.Response[v1.SetExternalResponse], error)
 	ListExternals(context.Context, *connect.Request[v1.ListExternalsRequest]) (*connect.Response[v1.ListExternalsResponse], error)
+	// ListSubscribers says who routes by a service's view, and by which version.
+	ListSubscribers(context.Context, *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error)
+	// GetPropagation says how soon those who route by a service's view
+	// acknowledged its versions, against what is promised.
+	GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error)
 }
 
 // NewDiscoveryAPIServiceClient constructs a client for the fairlead.v1.DiscoveryAPIService service.
@@ -107,16 +118,30 @@ func NewDiscoveryAPIServiceClient(httpClient connect.HTTPClient, baseURL string,
 			connect.WithSchema(discoveryAPIServiceMethods.ByName("ListExternals")),
 			connect.WithClientOptions(opts...),
 		),
+		listSubscribers: connect.NewClient[v1.ListSubscribersRequest, v1.ListSubscribersResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceListSubscribersProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("ListSubscribers")),
+			connect.WithClientOptions(opts...),
+		),
+		getPropagation: connect.NewClient[v1.GetPropagationRequest, v1.GetPropagationResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceGetPropagationProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("GetPropagation")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // discoveryAPIServiceClient implements DiscoveryAPIServiceClient.
 type discoveryAPIServiceClient struct {
-	listFlaps     *connect.Client[v1.ListFlapsRequest, v1.ListFlapsResponse]
-	diffRuntime   *connect.Client[v1.DiffRuntimeRequest, v1.DiffRuntimeResponse]
-	testContract  *connect.Client[v1.TestContractRequest, v1.TestContractResponse]
-	setExternal   *connect.Client[v1.SetExternalRequest, v1.SetExternalResponse]
-	listExternals *connect.Client[v1.ListExternalsRequest, v1.ListExternalsResponse]
+	listFlaps       *connect.Client[v1.ListFlapsRequest, v1.ListFlapsResponse]
+	diffRuntime     *connect.Client[v1.DiffRuntimeRequest, v1.DiffRuntimeResponse]
+	testContract    *connect.Client[v1.TestContractRequest, v1.TestContractResponse]
+	setExternal     *connect.Client[v1.SetExternalRequest, v1.SetExternalResponse]
+	listExternals   *connect.Client[v1.ListExternalsRequest, v1.ListExternalsResponse]
+	listSubscribers *connect.Client[v1.ListSubscribersRequest, v1.ListSubscribersResponse]
+	getPropagation  *connect.Client[v1.GetPropagationRequest, v1.GetPropagationResponse]
 }
 
 // ListFlaps calls fairlead.v1.DiscoveryAPIService.ListFlaps.
@@ -144,6 +169,16 @@ func (c *discoveryAPIServiceClient) ListExternals(ctx context.Context, req *conn
 	return c.listExternals.CallUnary(ctx, req)
 }
 
+// ListSubscribers calls fairlead.v1.DiscoveryAPIService.ListSubscribers.
+func (c *discoveryAPIServiceClient) ListSubscribers(ctx context.Context, req *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error) {
+	return c.listSubscribers.CallUnary(ctx, req)
+}
+
+// GetPropagation calls fairlead.v1.DiscoveryAPIService.GetPropagation.
+func (c *discoveryAPIServiceClient) GetPropagation(ctx context.Context, req *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error) {
+	return c.getPropagation.CallUnary(ctx, req)
+}
+
 // DiscoveryAPIServiceHandler is an implementation of the fairlead.v1.DiscoveryAPIService service.
 type DiscoveryAPIServiceHandler interface {
 	// ListFlaps says who came and went too often, with the changes that earned it.
@@ -158,6 +193,11 @@ type DiscoveryAPIServiceHandler interface {
 	// none takes it back.
 	SetExternal(context.Context, *connect.Request[v1.SetExternalRequest]) (*connect.Response[v1.SetExternalResponse], error)
 	ListExternals(context.Context, *connect.Request[v1.ListExternalsRequest]) (*connect.Response[v1.ListExternalsResponse], error)
+	// ListSubscribers says who routes by a service's view, and by which version.
+	ListSubscribers(context.Context, *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error)
+	// GetPropagation says how soon those who route by a service's view
+	// acknowledged its versions, against what is promised.
+	GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error)
 }
 
 // NewDiscoveryAPIServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -197,6 +237,18 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 		connect.WithSchema(discoveryAPIServiceMethods.ByName("ListExternals")),
 		connect.WithHandlerOptions(opts...),
 	)
+	discoveryAPIServiceListSubscribersHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceListSubscribersProcedure,
+		svc.ListSubscribers,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("ListSubscribers")),
+		connect.WithHandlerOptions(opts...),
+	)
+	discoveryAPIServiceGetPropagationHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceGetPropagationProcedure,
+		svc.GetPropagation,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("GetPropagation")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.v1.DiscoveryAPIService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case DiscoveryAPIServiceListFlapsProcedure:
@@ -209,6 +261,10 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 			discoveryAPIServiceSetExternalHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceListExternalsProcedure:
 			discoveryAPIServiceListExternalsHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceListSubscribersProcedure:
+			discoveryAPIServiceListSubscribersHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceGetPropagationProcedure:
+			discoveryAPIServiceGetPropagationHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -236,4 +292,12 @@ func (UnimplementedDiscoveryAPIServiceHandler) SetExternal(context.Context, *con
 
 func (UnimplementedDiscoveryAPIServiceHandler) ListExternals(context.Context, *connect.Request[v1.ListExternalsRequest]) (*connect.Response[v1.ListExternalsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.ListExternals is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) ListSubscribers(context.Context, *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.ListSubscribers is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.GetPropagation is not implemented"))
 }
