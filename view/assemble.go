@@ -31,10 +31,11 @@ type Assembly struct {
 }
 
 // Assembler makes the views of one service, one after the other. It remembers
-// the guard's state and nothing else.
+// the guard's state, and how the last view was made.
 type Assembler struct {
 	Policy GuardPolicy
 	last   map[place]memory // :: set and zone → what it was like
+	made   *arrangement     // of the last view; nil where that cannot be amended
 }
 
 // place is a set in a zone; small zones share the one without a name.
@@ -50,7 +51,9 @@ func (a *Assembler) Assemble(r Route, members []Member) Assembly {
 	}
 	now := map[place]memory{}
 	counted, in := 0, 0
+	made := begin(len(members))
 	for _, set := range sets(r) {
+		made.settled = append(made.settled, 0)
 		mine := of(members, set.allowed)
 		settled := slices.ContainsFunc(mine, func(i int32) bool { m := &members[i]; return m.counted() && m.Verdict.In() && m.Settled })
 		for _, g := range zones(set.group, members, mine) {
@@ -65,22 +68,25 @@ func (a *Assembler) Assemble(r Route, members []Member) Assembly {
 			}
 			counted, in = counted+mark.Counted, in+mark.In
 			out.View.Marks = append(out.View.Marks, mark)
+			made.note(&g, mark, members, now[g.place].tripped)
 		}
 	}
 	a.last = now
 	out.Lost = counted > 0 && in == 0
 	out.View.Empty = len(r.Splits) == 0 && !r.Deleted
-	out.View.Endpoints = endpoints(members, weights)
+	out.View.Endpoints = made.endpoints(members, weights)
 	slices.SortFunc(out.View.Marks, func(x, y ZoneMark) int {
 		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Zone, y.Zone))
 	})
+	v := out.View
+	a.made = made.keep(&v)
 	return out
 }
 
 // absent is the weight of what is not in a view at all.
 const absent = -1
 
-func endpoints(members []Member, weights []int) []Endpoint {
+func (r *arrangement) endpoints(members []Member, weights []int) []Endpoint {
 	n := 0
 	for _, w := range weights {
 		if w != absent {
@@ -92,7 +98,7 @@ func endpoints(members []Member, weights []int) []Endpoint {
 		if w != absent {
 			e := members[i].Endpoint
 			e.Weight = w
-			out = append(out, e)
+			r.at[i], out = int32(len(out)), append(out, e)
 		}
 	}
 	return out

@@ -293,7 +293,7 @@ func TestTroubleIsUrgentAndARemovalByPlanNeverPassesAnAddition(t *testing.T) {
 	members[2].Verdict, members[2].Weight = Degraded, 500
 	target := a.Assemble(route("r"), members).View
 	planned := func(id string) bool { return id == members[1].ID }
-	at, urgent := Urgent(&before, &target, planned)
+	at, urgent := urgentOf(&before, &target, planned)
 	if !urgent {
 		t.Fatal("nothing is urgent")
 	}
@@ -310,14 +310,19 @@ func TestTroubleIsUrgentAndARemovalByPlanNeverPassesAnAddition(t *testing.T) {
 		t.Error("an addition was urgent")
 	}
 	ended := a.Assemble(route("r"), append(sick(fleet("r", "a", 4), 1)[1:], fleet("r", "b", 1)...)).View
-	if left, urgent := Urgent(at, &ended, planned); urgent {
+	if left, urgent := urgentOf(at, &ended, planned); urgent {
 		t.Errorf("the end of one that was out already is urgent: %+v", left)
 	}
-	if _, urgent := Urgent(&before, &before, planned); urgent {
+	if _, urgent := urgentOf(&before, &before, planned); urgent {
 		t.Error("nothing changed, and it is urgent")
 	}
 	tripped := a.Assemble(route("r"), sick(fleet("r", "a", 4), 3)).View
-	if at, urgent := Urgent(&before, &tripped, planned); !urgent || len(marked(*at)) != 1 {
+	if at, urgent := urgentOf(&before, &tripped, planned); !urgent || len(marked(*at)) != 1 {
 		t.Error("a trip of the guard is urgent, with its mark")
 	}
+}
+
+func urgentOf(published, target *Service, planned Planned) (*Service, bool) {
+	t := TroubleOf(published, target, planned)
+	return t.View(), t.Any()
 }

@@ -1,7 +1,6 @@
 package view
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 )
@@ -51,8 +50,12 @@ func (s *Service) ChangeFrom(old *Service) Change {
 }
 
 // Apply makes the view that c leads to; s stays as it is, and may be nil. The
-// error is ErrBase or ErrDigest, wrapped: ask for the whole view then.
+// error is ErrBase or ErrDigest, wrapped: ask for the whole view then; or
+// ErrMalformed.
 func (s *Service) Apply(c Change) (*Service, error) {
+	if !c.ordered() {
+		return nil, fmt.Errorf("cannot apply the view %s of %s: what it names is not in order: %w", c.To, c.Service, ErrMalformed)
+	}
 	out := &Service{Name: c.Service, Version: c.To, Epoch: c.Epoch, Deleted: c.Deleted, Empty: c.Empty, Shed: c.Shed, Marks: slices.Clone(c.Marks)}
 	if c.Full() {
 		out.Endpoints = slices.Clone(c.Put)
@@ -72,22 +75,34 @@ func (s *Service) Apply(c Change) (*Service, error) {
 	return out, nil
 }
 
+// ordered says that nobody is named twice, and everybody in order.
+func (c *Change) ordered() bool {
+	for i := 1; i < len(c.Put); i++ {
+		if c.Put[i-1].ID >= c.Put[i].ID {
+			return false
+		}
+	}
+	return slices.IsSorted(c.Gone)
+}
+
 // merge is the held endpoints without those that are gone, and with those that
-// are put in their place.
+// are put. All three are sorted, and name nobody twice.
 func merge(held, put []Endpoint, gone []string) []Endpoint {
 	out := make([]Endpoint, 0, len(held)+len(put))
-	for _, e := range held {
-		if _, is := slices.BinarySearch(gone, e.ID); is {
+	for i := range held {
+		id := held[i].ID
+		for len(put) > 0 && put[0].ID < id {
+			out, put = append(out, put[0]), put[1:]
+		}
+		for len(gone) > 0 && gone[0] < id {
+			gone = gone[1:]
+		}
+		if len(put) > 0 && put[0].ID == id || len(gone) > 0 && gone[0] == id {
 			continue
 		}
-		if _, is := slices.BinarySearchFunc(put, e.ID, byID); is {
-			continue
-		}
-		out = append(out, e)
+		out = append(out, held[i])
 	}
-	out = append(out, put...)
-	slices.SortFunc(out, func(x, y Endpoint) int { return cmp.Compare(x.ID, y.ID) })
-	return out
+	return append(out, put...)
 }
 
 // Compose joins two changes that follow one another into one.

@@ -148,7 +148,10 @@ func (s *Service) Seal(old *Service) {
 		s.Sum = s.Digest()
 		return
 	}
-	d := old.Sum.sub(old.rest()).add(s.rest())
+	d := old.Sum
+	if s.Name != old.Name || s.Deleted != old.Deleted || s.Empty != old.Empty || !slices.Equal(s.Marks, old.Marks) {
+		d = d.sub(old.rest()).add(s.rest())
+	}
 	for was, is := range differing(old.Endpoints, s.Endpoints) {
 		if was != nil {
 			d = d.sub(was.digest())

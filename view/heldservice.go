@@ -115,10 +115,10 @@ func (h *HeldService) taken(before *HeldService, now time.Duration) (taken []End
 			h.left[id] = at
 		}
 	}
-	for _, e := range before.serving.Endpoints {
-		if t, _ := h.told.Endpoint(e.ID); e.In() && !t.In() && !explained(e.ID) {
-			taken = append(taken, e)
-			h.left[e.ID] = now
+	for was, is := range differing(before.serving.Endpoints, h.told.Endpoints) {
+		if was != nil && was.In() && (is == nil || !is.In()) && !explained(was.ID) {
+			taken = append(taken, *was)
+			h.left[was.ID] = now
 		}
 	}
 	return taken

@@ -29,7 +29,7 @@ func NatureOf(old, next *Service, planned Planned) (n Nature) {
 		case is == nil && planned(was.ID):
 			n |= Removes
 		case is == nil && !was.In(): // it carried nothing
-		case is == nil || was != nil && lowered(*was, *is):
+		case is == nil || was != nil && lowered(was, is):
 			n |= Withdraws
 		default:
 			n |= Adds

@@ -6,40 +6,52 @@ import "slices"
 // revision is no longer routed.
 type Planned func(id string) bool
 
-// Urgent is what of the way from published to target takes traffic away from
+// Trouble is what of the way from one view to the next takes traffic away from
 // trouble: what left unplanned, what lost weight by its verdict, and where the
-// guard tripped. It is a view between the two, and the same as published where
-// nothing is urgent; the rest of the way may wait. A planned removal is of the
-// rest, so that it never passes an addition made before it.
-func Urgent(published, target *Service, planned Planned) (*Service, bool) {
-	out := &Service{Name: target.Name, Deleted: published.Deleted, Empty: published.Empty}
-	urgent := false
-	tripped := newlyTripped(published.Marks, target.Marks)
-	for _, e := range published.Endpoints {
-		to, still := target.Endpoint(e.ID)
+// guard tripped. The rest of the way may wait; a planned removal is of the rest,
+// so that it never passes an addition made before it.
+type Trouble struct {
+	published, target *Service
+	lowered           []Endpoint // by ID
+	gone              []string   // sorted
+	tripped           bool
+}
+
+// TroubleOf finds what is urgent on the way from published to target.
+func TroubleOf(published, target *Service, planned Planned) Trouble {
+	t := Trouble{published: published, target: target, tripped: newlyTripped(published.Marks, target.Marks)}
+	for was, is := range differing(published.Endpoints, target.Endpoints) {
 		switch {
-		case !still && e.In() && !planned(e.ID):
-			urgent = true
-			continue
-		case still && lowered(e, to):
-			urgent, e = true, to
+		case was == nil:
+		case is == nil && was.In() && !planned(was.ID):
+			t.gone = append(t.gone, was.ID)
+		case is != nil && lowered(was, is):
+			t.lowered = append(t.lowered, *is)
 		}
-		out.Endpoints = append(out.Endpoints, e)
 	}
-	out.Marks = published.Marks
-	if tripped { // the whole set as the guard returns it, with its mark
-		urgent = true
-		out.Endpoints, out.Marks = merge(out.Endpoints, target.Endpoints, nil), target.Marks
+	return t
+}
+
+// Any says that something is urgent.
+func (t *Trouble) Any() bool { return t.tripped || len(t.gone)+len(t.lowered) > 0 }
+
+// View is the view between the two in which only what is urgent has happened;
+// the published one where nothing is.
+func (t *Trouble) View() *Service {
+	if !t.Any() {
+		return t.published
 	}
-	if !urgent {
-		return published, false
+	out := &Service{Name: t.target.Name, Deleted: t.published.Deleted, Empty: t.published.Empty, Marks: t.published.Marks}
+	out.Endpoints = merge(t.published.Endpoints, t.lowered, t.gone)
+	if t.tripped { // the whole set as the guard returns it, with its mark
+		out.Endpoints, out.Marks = merge(out.Endpoints, t.target.Endpoints, nil), t.target.Marks
 	}
-	return out, true
+	return out
 }
 
 // lowered reports whether evidence took weight from an endpoint. A ramp that
 // begins anew is of the same kind: the instance came back from somewhere.
-func lowered(was, is Endpoint) bool {
+func lowered(was, is *Endpoint) bool {
 	return is.Weight < was.Weight && (is.Verdict == Degraded || is.Verdict != was.Verdict)
 }
 

@@ -27,9 +27,9 @@ type Evaluator struct {
 	// Prober names probers in accounts, by their handles; nil says the number.
 	Prober func(handle uint32) string
 
-	instances map[uint32]*instance // :: instance's handle → what is computed of it
-	services  map[string]*service  // :: service name → its terms and its view
-	due       map[int64][]uint32   // :: tick → handles that must be judged then
+	instances byHandle            // what is computed of each instance
+	services  map[string]*service // :: service name → its terms and its view
+	due       map[int64][]uint32  // :: tick → handles that must be judged then
 	now       int64
 	counter   uint64          // of the last view that was published, of any service: none is used again
 	touched   map[string]bool // :: service name → its view may have changed
@@ -48,7 +48,7 @@ type instance struct {
 func New(v view.Version, e view.Epoch, now int64) *Evaluator {
 	return &Evaluator{
 		Version: v, Epoch: e, now: now,
-		instances: map[uint32]*instance{}, services: map[string]*service{}, due: map[int64][]uint32{}, touched: map[string]bool{},
+		services: map[string]*service{}, due: map[int64][]uint32{}, touched: map[string]bool{},
 	}
 }
 
@@ -88,7 +88,7 @@ func (e *Evaluator) SetService(name string, c eligibility.Contract, g view.Guard
 // SetRoute sets which revisions a service's view holds.
 func (e *Evaluator) SetRoute(r view.Route) {
 	s := e.service(r.Service)
-	s.route = r
+	s.route, s.rerouted = r, true
 	e.touched[r.Service] = true
 }
 
@@ -96,7 +96,7 @@ func (e *Evaluator) SetRoute(r view.Route) {
 func (e *Evaluator) Forget(name string) {
 	if s := e.services[name]; s != nil {
 		for _, x := range s.instances {
-			delete(e.instances, x.row.Handle)
+			e.instances.set(x.row.Handle, nil)
 		}
 	}
 	delete(e.services, name)
@@ -116,19 +116,20 @@ func (e *Evaluator) service(name string) *service {
 // Enter sets an instance's row. One that is new starts from the state of its
 // last recorded transition, where there is one.
 func (e *Evaluator) Enter(row registry.Instance, recorded *eligibility.State) {
-	x := e.instances[row.Handle]
+	x := e.instances.get(row.Handle)
 	s := e.service(row.Service)
 	if x == nil {
 		x = &instance{state: eligibility.State{Born: e.now + 1, Ready: row.EverReady}}
 		if recorded != nil {
 			x.state = *recorded
 		}
-		e.instances[row.Handle] = x
+		e.instances.set(row.Handle, x)
 		s.instances, s.moved = append(s.instances, x), true
 	}
 	row.EverReady = row.EverReady || x.state.Ready
 	// Thousands of rows share these few strings.
 	row.Service, row.Revision, row.Host, row.Zone = s.name, unique.Make(row.Revision).Value(), unique.Make(row.Host).Value(), unique.Make(row.Zone).Value()
+	s.moved = s.moved || row.Revision != x.row.Revision || row.Zone != x.row.Zone
 	x.row = row
 	s.mark(x)
 	e.schedule(row.Handle, x, e.now+1)
@@ -139,7 +140,7 @@ func (e *Evaluator) Enter(row registry.Instance, recorded *eligibility.State) {
 // ticks: that is a fact and no evidence, so nothing of a tick is anticipated.
 // False: its verdict changed with the last tick, and the next will judge it.
 func (e *Evaluator) End(row registry.Instance) (t Transition, judged bool) {
-	x := e.instances[row.Handle]
+	x := e.instances.get(row.Handle)
 	if x == nil || !row.Gone || x.state.Since >= e.now {
 		return Transition{}, false
 	}
@@ -157,11 +158,11 @@ func (e *Evaluator) Touch(name string) { e.touched[name] = true }
 
 // Leave drops an instance: its process ended, and nobody asks about it.
 func (e *Evaluator) Leave(handle uint32) {
-	x := e.instances[handle]
+	x := e.instances.get(handle)
 	if x == nil {
 		return
 	}
-	delete(e.instances, handle)
+	e.instances.set(handle, nil)
 	s := e.services[x.row.Service]
 	s.instances, s.moved = slices.DeleteFunc(s.instances, func(y *instance) bool { return x == y }), true
 	e.touched[s.name] = true
@@ -170,7 +171,7 @@ func (e *Evaluator) Leave(handle uint32) {
 // Footing says what an instance's verdict rests on: nothing yet, or callers that
 // are enough to decide by themselves.
 func (e *Evaluator) Footing(handle uint32) (starting, enough bool) {
-	x := e.instances[handle]
+	x := e.instances.get(handle)
 	if x == nil {
 		return false, false
 	}
@@ -179,7 +180,7 @@ func (e *Evaluator) Footing(handle uint32) (starting, enough bool) {
 
 // HoldOut has a person keep an instance out, or no longer.
 func (e *Evaluator) HoldOut(handle uint32, out bool) {
-	if x := e.instances[handle]; x != nil && x.held != out {
+	if x := e.instances.get(handle); x != nil && x.held != out {
 		x.held = out
 		e.schedule(handle, x, e.now+1)
 	}
@@ -201,11 +202,9 @@ func (e *Evaluator) Fold(t evidence.Tick) (out []Transition) {
 		return nil
 	}
 	e.now = t.Number
-	judged := make(map[uint32]bool, len(t.Rows))
 	for i := range t.Rows {
 		h := t.Rows[i].Instance
-		if x := e.instances[h]; x != nil {
-			judged[h] = true
+		if x := e.instances.get(h); x != nil {
 			out = e.judge(h, x, t.Rows[i].Evidence, out)
 		}
 	}
@@ -213,8 +212,7 @@ func (e *Evaluator) Fold(t evidence.Tick) (out []Transition) {
 	delete(e.due, t.Number)
 	slices.Sort(handles)
 	for _, h := range handles {
-		if x := e.instances[h]; x != nil && !judged[h] && x.due == t.Number {
-			judged[h] = true
+		if x := e.instances.get(h); x != nil && x.due == t.Number { // and no row had it judged
 			out = e.judge(h, x, eligibility.Evidence{}, out)
 		}
 	}
@@ -233,8 +231,11 @@ func (e *Evaluator) judge(h uint32, x *instance, ev eligibility.Evidence, out []
 	s := e.services[x.row.Service]
 	wasReady := x.state.Ready
 	ch, changed, due := x.state.Fold(s.terms, ev, x.facts(), e.now)
+	if x.due <= e.now {
+		x.due = 0
+	}
 	if due <= e.now+far {
-		e.schedule(h, x, due)
+		e.schedule(h, x, max(due, e.now+1))
 	}
 	if !changed {
 		return out

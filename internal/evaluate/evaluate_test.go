@@ -271,8 +271,8 @@ func TestTwoEvaluatorsOnTheSameTicksAgreeToTheBit(t *testing.T) {
 		for _, tick := range p.ticks {
 			other.Fold(tick)
 		}
-		for h, x := range p.instances {
-			if d := cmp.Diff(x.state, other.instances[h].state); d != "" {
+		for _, row := range rows {
+			if d := cmp.Diff(p.instances.get(row.Handle).state, other.instances.get(row.Handle).state); d != "" {
 				t.Fatal(d)
 			}
 		}

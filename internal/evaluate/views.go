@@ -30,7 +30,7 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	if s == nil {
 		return Published{}
 	}
-	out := Published{Assembly: s.assembler.Assemble(s.route, s.gather())}
+	out := Published{Assembly: s.assemble()}
 	target := &out.Assembly.View
 	target.Seal(s.published)
 	switch {
@@ -42,10 +42,11 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	}
 	if s.published != nil {
 		if !all {
-			urgent, some := view.Urgent(s.published, target, s.planned)
+			trouble := view.TroubleOf(s.published, target, s.planned)
+			urgent := trouble.View()
 			urgent.Seal(s.published)
 			out.Rest = urgent.Sum != target.Sum
-			if target = urgent; !some {
+			if target = urgent; !trouble.Any() {
 				out.View = s.published
 				return out
 			}
@@ -109,6 +110,7 @@ type service struct {
 	instances []*instance   // by identity, once gathered
 	members   []view.Member // likewise
 	moved     bool          // instances came or left, or all are read otherwise
+	rerouted  bool          // the route is another
 	stale     []*instance   // whose members must be made again
 	published *view.Service
 }
@@ -120,8 +122,22 @@ func (s *service) mark(x *instance) {
 	}
 }
 
-// gather are the service's instances as the view takes them, by identity.
-func (s *service) gather() []view.Member {
+// assemble makes the view of the service as it stands: by what changed, where
+// that is enough.
+func (s *service) assemble() view.Assembly {
+	whole := s.moved || s.rerouted
+	changed := s.gather()
+	if !whole {
+		if a, ok := s.assembler.Amend(s.members, changed); ok {
+			return a
+		}
+	}
+	s.rerouted = false
+	return s.assembler.Assemble(s.route, s.members)
+}
+
+// gather brings the members up to date, by identity, and says which are otherwise.
+func (s *service) gather() (changed []int32) {
 	if s.moved {
 		slices.SortFunc(s.instances, func(a, b *instance) int { return cmp.Compare(a.row.ID, b.row.ID) })
 		s.members = slices.Grow(s.members[:0], len(s.instances))[:len(s.instances)]
@@ -133,10 +149,11 @@ func (s *service) gather() []view.Member {
 	for _, x := range s.stale {
 		if x.stale = false; !s.moved {
 			s.members[x.at] = s.member(x)
+			changed = append(changed, x.at)
 		}
 	}
 	s.moved, s.stale = false, s.stale[:0]
-	return s.members
+	return changed
 }
 
 func (s *service) member(x *instance) view.Member {
@@ -185,7 +202,7 @@ func (e *Evaluator) Standings(name string) []Standing {
 
 // Standing is how one instance stands. False: there is none of that handle.
 func (e *Evaluator) Standing(handle uint32) (Standing, bool) {
-	x := e.instances[handle]
+	x := e.instances.get(handle)
 	if x == nil {
 		return Standing{}, false
 	}
