@@ -40,3 +40,18 @@ func NatureOf(old, next *Service, planned Planned) (n Nature) {
 	}
 	return n
 }
+
+// Left are the endpoints of old that next does not name.
+func Left(old, next *Service) (left []Endpoint) {
+	k := 0
+	for i := range old.Endpoints {
+		e := &old.Endpoints[i]
+		for k < len(next.Endpoints) && next.Endpoints[k].ID < e.ID {
+			k++
+		}
+		if k == len(next.Endpoints) || next.Endpoints[k].ID != e.ID {
+			left = append(left, *e)
+		}
+	}
+	return left
+}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/budget"
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/evaluate"
 	"github.com/fairlead-platform/fairlead/internal/evidence"
@@ -54,7 +55,11 @@ type term struct {
 	readAt      uint64                          // sequence at which contracts were read
 	routesAt    uint64
 	sealed      uint64
-	heldDrops   uint64 // instances whose drop from a listing was held
+	heldDrops   uint64      // instances whose drop from a listing was held
+	rest        budget.Rest // what waits to be published
+	tempo       budget.Pace
+	began       time.Time
+	took        time.Duration // of the last second, for its work
 	probing     *probing
 	over        bool // the term has ended
 }
@@ -63,7 +68,7 @@ type term struct {
 // ended before the store answered.
 func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	t := &term{
-		p: p, lead: l, log: p.log, keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
+		p: p, lead: l, log: p.log, began: time.Now(), keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
 		contracts: map[string]eligibility.Contract{}, handles: map[string]uint32{},
 		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, alarms: map[string]map[string]Alarm{}, words: map[string]service.Word{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
 	}

@@ -1,6 +1,8 @@
 package discovery
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-platform/fairlead/view"
@@ -8,8 +10,8 @@ import (
 
 // collector reads the term in force when it is asked.
 type collector struct {
-	p                                                           *Plane
-	instances, discarded, suspects, sealed, dropped, late, lost *prometheus.Desc
+	p                                                                         *Plane
+	instances, discarded, suspects, sealed, dropped, late, lost, sheds, waits *prometheus.Desc
 }
 
 func newCollector(p *Plane) *collector {
@@ -24,13 +26,15 @@ func newCollector(p *Plane) *collector {
 		sealed:    desc("sealed_ticks_total", "Seconds of evidence that were sealed since this control leads."),
 		dropped:   desc("dropped_ticks_total", "Sealed seconds that were given up because the bucket was out of reach."),
 		late:      desc("late_transitions_total", "Transitions that were in force before they were recorded."),
+		sheds:     desc("shed_episodes_total", "How often additions and planned removals began to wait longer than they should, since this control leads."),
+		waits:     desc("rest_oldest_seconds", "How long the oldest change that takes no traffic from trouble waits to be published."),
 		lost:      desc("lost_transitions_total", "Transitions that were never recorded because the store did not answer."),
 	}
 }
 
 // Describe is part of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.instances, c.discarded, c.suspects, c.sealed, c.dropped, c.late, c.lost} {
+	for _, d := range []*prometheus.Desc{c.instances, c.discarded, c.suspects, c.sealed, c.dropped, c.late, c.lost, c.sheds, c.waits} {
 		ch <- d
 	}
 }
@@ -51,7 +55,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 			ch <- prometheus.MustNewConstMetric(c.instances, prometheus.GaugeValue, float64(counts[v]), name, string(v))
 		}
 	}
-	sealed := t.sealed
+	sealed, sheds, oldest := t.sealed, t.tempo.Episodes(), t.rest.Oldest(time.Since(t.began))
 	t.mu.Unlock()
 	for reason, n := range t.ingest.Discarded() {
 		counter(c.discarded, n, string(reason))
@@ -61,5 +65,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(c.dropped, t.keeper.Dropped())
 	counter(c.late, late)
 	counter(c.lost, lost)
+	counter(c.sheds, sheds)
+	ch <- prometheus.MustNewConstMetric(c.waits, prometheus.GaugeValue, oldest.Seconds())
 	ch <- prometheus.MustNewConstMetric(c.suspects, prometheus.GaugeValue, float64(len(t.ingest.Suspects())))
 }

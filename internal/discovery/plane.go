@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/fairlead-platform/fairlead/internal/bucket"
+	"github.com/fairlead-platform/fairlead/internal/budget"
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/evaluate"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -61,6 +62,11 @@ type Publisher interface {
 	Publish(v *view.Service, nature view.Nature)
 	// Forget says that a service is no more.
 	Forget(service string)
+	// Load is what there was to send since it was asked last.
+	Load() budget.Load
+	// Shed says for how long what takes no traffic from trouble waits now, and
+	// why; zero: no longer than it should.
+	Shed(window time.Duration, why string)
 	// Missed says of which services callers did not acknowledge withdrawals as
 	// soon as is promised, and who is behind: :: service → words.
 	Missed() map[string]string
@@ -74,6 +80,8 @@ type nobody struct{}
 func (nobody) Begin(view.Epoch)                   {}
 func (nobody) Publish(*view.Service, view.Nature) {}
 func (nobody) Forget(string)                      {}
+func (nobody) Load() budget.Load                  { return budget.Load{} }
+func (nobody) Shed(time.Duration, string)         {}
 func (nobody) Missed() map[string]string          { return nil }
 func (nobody) End()                               {}
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/budget"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -34,6 +35,10 @@ func (f *follower) note(format string, a ...any) {
 func (f *follower) Begin(e view.Epoch)    { f.note("begin %d", e.Number) }
 func (f *follower) Forget(service string) { f.note("forget %s", service) }
 func (f *follower) End()                  { f.note("end") }
+
+// Load is none, and nothing is shed.
+func (f *follower) Load() budget.Load          { return budget.Load{} }
+func (f *follower) Shed(time.Duration, string) {}
 
 func (f *follower) say(missed map[string]string) {
 	f.mu.Lock()

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"context"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -18,6 +19,7 @@ const (
 
 // second is one turn of the plane.
 func (t *term) second(ctx context.Context) {
+	began := time.Now()
 	// 1. What people declared, and what is published.
 	t.readContracts(ctx)
 	t.readExternals(ctx)
@@ -45,8 +47,12 @@ func (t *term) second(ctx context.Context) {
 		}
 	}
 	// 4. On disk before it is published, unless the store takes too long.
+	t.took = time.Since(began)
 	t.records.put(ctx, transitions)
+	began = time.Now()
 	t.publish(true)
+	t.took += time.Since(began)
+	t.regulate()
 	t.propagation()
 	if len(transitions) > 0 {
 		t.p.moved()
@@ -83,6 +89,7 @@ func (t *term) routes() {
 			t.p.cfg.Views.Forget(name)
 			delete(t.known, name)
 			delete(t.alarms, name)
+			t.rest.Done(name)
 			delete(t.unroutedAs, name)
 		}
 	}
@@ -119,20 +126,55 @@ func (t *term) between(ctx context.Context) {
 	}
 }
 
-// publish hands over the views of what changed: all of it, or only what takes
-// traffic from trouble.
-func (t *term) publish(all bool) {
+// publish hands over the views of what changed: what takes traffic from trouble
+// at once, and the rest at a second's turn, once it has waited for the window.
+func (t *term) publish(turn bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	now, window := time.Since(t.began), t.tempo.Window()
+	due := func(name string) bool { return turn && t.rest.Due(name, now, window) }
+	for _, name := range t.rest.Waiting() {
+		if due(name) {
+			t.eval.Touch(name)
+		}
+	}
 	for _, name := range t.eval.Touched() {
-		p := t.eval.Publish(name, all)
+		p := t.eval.Publish(name, due(name))
 		if p.Changed {
 			t.p.cfg.Views.Publish(p.View, p.Nature)
 		}
 		if p.Rest {
-			t.eval.Touch(name)
+			t.rest.Wait(name, now)
+		} else {
+			t.rest.Done(name)
 		}
 		t.watch(name, p)
+	}
+}
+
+// regulate has the rest wait longer where there is more to send than can be
+// sent, and says so.
+func (t *term) regulate() {
+	load := t.p.cfg.Views.Load()
+	load.Turn = t.took
+	t.mu.Lock()
+	_, before := t.tempo.Sheds()
+	t.tempo.Step(load)
+	why, sheds := t.tempo.Sheds()
+	window := t.tempo.Window()
+	t.eval.Sheds = sheds
+	t.mu.Unlock()
+	switch {
+	case sheds && !before:
+		t.log.Warn("additions and planned removals wait: there is more to send than can be sent", "why", why)
+	case before && !sheds:
+		t.log.Info("additions and planned removals wait no longer than they should")
+	}
+	if !sheds {
+		window = 0
+	}
+	if sheds || before {
+		t.p.cfg.Views.Shed(window, why)
 	}
 }
 

@@ -26,6 +26,9 @@ type Evaluator struct {
 	Epoch   view.Epoch
 	// Prober names probers in accounts, by their handles; nil says the number.
 	Prober func(handle uint32) string
+	// Sheds says that the rest waits longer than it should: views from which
+	// something is held back say so.
+	Sheds bool
 
 	instances byHandle            // what is computed of each instance
 	services  map[string]*service // :: service name → its terms and its view

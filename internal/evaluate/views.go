@@ -24,7 +24,8 @@ type Published struct {
 }
 
 // Publish brings a service's view up to date: all of it, or only what takes
-// traffic away from trouble.
+// traffic away from trouble. All of it goes too once something has ended that
+// was to leave by plan, and waited: what came before its end must not follow it.
 func (e *Evaluator) Publish(name string, all bool) Published {
 	s := e.services[name]
 	if s == nil {
@@ -35,22 +36,33 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	target.Seal(s.published)
 	switch {
 	case s.published != nil && s.published.Sum == target.Sum:
-		out.View = s.published
+		s.waiting = nil
+		if out.View = s.published; out.View.Shed { // what waited is no more
+			e.issue(s, target)
+			out.View, out.Changed, out.Nature = target, true, view.Adds
+		}
 		return out
 	case s.published == nil && len(target.Endpoints) == 0 && !target.Deleted && !target.Empty:
 		return out // nothing is known yet, which is no view
 	}
 	if s.published != nil {
-		if !all {
+		left := view.Left(s.published, target)
+		if !all && !s.overtaken(left) {
 			trouble := view.TroubleOf(s.published, target, s.planned)
 			urgent := trouble.View()
 			urgent.Seal(s.published)
-			out.Rest = urgent.Sum != target.Sum
+			if out.Rest = urgent.Sum != target.Sum; out.Rest {
+				s.wait(left)
+			}
 			if target = urgent; !trouble.Any() {
 				out.View = s.published
 				return out
 			}
+			target.Shed = out.Rest && e.Sheds
 		}
+	}
+	if !out.Rest {
+		s.waiting = nil
 	}
 	out.Nature = view.NatureOf(s.published, target, s.planned)
 	e.issue(s, target)
@@ -96,6 +108,31 @@ func (s *service) planned(id string) bool {
 	return row.Terminating || !s.routes(row.Revision)
 }
 
+// wait notes what leaves by plan and is in the published view still.
+func (s *service) wait(left []view.Endpoint) {
+	for _, e := range left {
+		if e.In() && s.planned(e.ID) && !s.ended(e.ID) {
+			if s.waiting == nil {
+				s.waiting = map[string]bool{}
+			}
+			s.waiting[e.ID] = true
+		}
+	}
+}
+
+// overtaken reports whether something ended that was to leave by plan, and is
+// in the published view still.
+func (s *service) overtaken(left []view.Endpoint) bool {
+	return slices.ContainsFunc(left, func(e view.Endpoint) bool {
+		return e.In() && s.ended(e.ID) && (s.waiting[e.ID] || s.planned(e.ID))
+	})
+}
+
+func (s *service) ended(id string) bool {
+	i, found := slices.BinarySearchFunc(s.instances, id, func(x *instance, id string) int { return cmp.Compare(x.row.ID, id) })
+	return !found || s.instances[i].row.Gone
+}
+
 func (s *service) routes(revision string) bool {
 	return slices.ContainsFunc(s.route.Splits, func(p view.Split) bool { return slices.Contains(p.Allowed, revision) })
 }
@@ -113,6 +150,7 @@ type service struct {
 	rerouted  bool          // the route is another
 	stale     []*instance   // whose members must be made again
 	published *view.Service
+	waiting   map[string]bool // :: instance → it leaves by plan, and its removal waits
 }
 
 // mark has an instance's member made again.

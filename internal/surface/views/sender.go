@@ -41,7 +41,7 @@ func (sub *subscriber) send() error {
 	if err := sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Welcome{Welcome: welcome}}); err != nil {
 		return err
 	}
-	beat := time.NewTicker(sub.s.cfg.Beat)
+	beat := time.NewTimer(sub.s.cfg.Beat)
 	defer beat.Stop()
 	for {
 		sent, err := sub.sendNext()
@@ -54,13 +54,35 @@ func (sub *subscriber) send() error {
 		select { // there may be something to send, it is time for a beat, or the end
 		case <-sub.wake:
 		case <-beat.C:
-			if err := sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Beat{Beat: &pb.FollowBeat{}}}); err != nil {
+			m, next := sub.s.beat(sub)
+			if err := sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Beat{Beat: m}}); err != nil {
 				return err
 			}
+			beat.Reset(next)
 		case <-sub.ctx.Done():
 			return sub.lastWord()
 		}
 	}
+}
+
+const (
+	// beatsPerSecond of all streams together; and no stream is longer without.
+	beatsPerSecond = 5000
+	longestBeat    = 30 * time.Second
+	featureBeats   = "beats"
+)
+
+// beat is what a subscriber is told when there is nothing else, and when next.
+func (s *Server) beat(sub *subscriber) (m *pb.FollowBeat, next time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	next = s.cfg.Beat
+	m = &pb.FollowBeat{ShedMs: uint32(s.shed.Milliseconds())}
+	if slices.Contains(sub.hello.GetFeatures(), featureBeats) {
+		next = min(max(next, time.Duration(s.open)*time.Second/beatsPerSecond), max(next, longestBeat))
+		m.NextMs = uint32(next.Milliseconds())
+	}
+	return m, next
 }
 
 // missing are the features that views here rely on and the subscriber lacks.

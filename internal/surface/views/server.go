@@ -32,7 +32,8 @@ type Config struct {
 	Leader func() string
 	// Clock must be monotonic; nil means time.Now.
 	Clock func() time.Time
-	// Beat is sent after so long without anything else; zero means 1 s.
+	// Beat is how often one is sent; zero means 1 s. Where there are many
+	// subscribers, those that know of it are sent one less often.
 	Beat time.Duration
 	// Log may be nil.
 	Log *slog.Logger
