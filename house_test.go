@@ -48,6 +48,7 @@ var arrow = map[string]struct {
 	"internal/identity":        {imports: []string{"api/...", "internal/fault"}},
 	"internal/outage":          {},
 	"resolver":                 {imports: []string{"view", "api/...", "internal/wire", "internal/outage"}},
+	"resolver/resolvertest":    {imports: []string{"resolver", "view", "api/...", "internal/identity", "internal/surface/views"}},
 	"internal/surface/stream":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
 	"internal/surface/attach":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
 	"internal/surface/views":   {imports: []string{"view", "internal/budget", "internal/service", "internal/wire", "api/..."}},

@@ -141,7 +141,7 @@ func run(t *testing.T, h *resolver.Holder) (stop func()) {
 }
 
 // until waits until the status is as it must be.
-func until(t *testing.T, h *resolver.Holder, what string, ok func(resolver.Status) bool) resolver.Status {
+func until(t *testing.T, h *resolver.Holder, what string, ok func(resolver.HolderStatus) bool) resolver.HolderStatus {
 	t.Helper()
 	deadline := time.NewTimer(patience)
 	defer deadline.Stop()
@@ -158,8 +158,8 @@ func until(t *testing.T, h *resolver.Holder, what string, ok func(resolver.Statu
 	}
 }
 
-func kept(v view.Version) func(resolver.Status) bool {
-	return func(s resolver.Status) bool { return s.Version == v && s.Keeps == v }
+func kept(v view.Version) func(resolver.HolderStatus) bool {
+	return func(s resolver.HolderStatus) bool { return s.Version == v && s.Keeps == v }
 }
 
 func revision(t *view.Table, service string) string {

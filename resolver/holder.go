@@ -1,9 +1,3 @@
-// Package resolver is the client's half of everything below the assembler: it
-// holds a view, keeps it on disk, serves it from there before any connection
-// and for as long as no plane answers, and follows the plane's stream by the
-// rules of package view. Readers never wait: they take the table in force from
-// memory. It never panics in its host's process, and no state of its disk is
-// fatal. Read [Holder] first.
 package resolver
 
 import (

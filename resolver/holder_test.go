@@ -103,7 +103,7 @@ func TestWhoListensIsCalledBeforeATableIsAcknowledged(t *testing.T) {
 	}
 	two, three := table(leader, 2, "a-2", "b-1"), table(leader, 3, "a-3", "b-1")
 	c.Offer(two)
-	until(t, h, "it is held", func(s resolver.Status) bool { return s.Version == two.Version })
+	until(t, h, "it is held", func(s resolver.HolderStatus) bool { return s.Version == two.Version })
 	if g := c.States()[0]; g.Serves == two.Version {
 		t.Errorf("acknowledged before it was heard: %+v", g)
 	}
@@ -141,13 +141,13 @@ func TestALostControlChangesNothingAndIsFollowedAgainWithinASecond(t *testing.T)
 	run(t, h)
 	until(t, h, "the table is kept", kept(one.Version))
 	c.stop()
-	s := until(t, h, "the loss is noticed", func(s resolver.Status) bool { return !s.Connected })
+	s := until(t, h, "the loss is noticed", func(s resolver.HolderStatus) bool { return !s.Connected })
 	if s.Version != one.Version || revision(h.Table(), "a") != "a-1" || s.Source != resolver.SourceStream {
 		t.Errorf("after the loss: %+v", s)
 	}
 	began := time.Now()
 	serve(t, c.address, admitAll)
-	until(t, h, "it is followed again", func(s resolver.Status) bool { return s.Connected })
+	until(t, h, "it is followed again", func(s resolver.HolderStatus) bool { return s.Connected })
 	if took := time.Since(began); took > 1500*time.Millisecond {
 		t.Errorf("followed again after %s", took)
 	}
@@ -162,7 +162,7 @@ func TestAControlThatAnswersNothingIsLeftForAnother(t *testing.T) {
 	c := serve(t, "", admitAll)
 	h := open(t, config(file(t), mute.Addr().String(), c.address))
 	run(t, h)
-	until(t, h, "the other is followed", func(s resolver.Status) bool { return s.Control == c.address })
+	until(t, h, "the other is followed", func(s resolver.HolderStatus) bool { return s.Control == c.address })
 }
 
 func TestAControlThatLivesMayTakeItsTimeToAdmit(t *testing.T) {
@@ -174,7 +174,7 @@ func TestAControlThatLivesMayTakeItsTimeToAdmit(t *testing.T) {
 	})
 	h := open(t, config(file(t), c.address))
 	run(t, h)
-	until(t, h, "it is admitted", func(s resolver.Status) bool { return s.Connected })
+	until(t, h, "it is admitted", func(s resolver.HolderStatus) bool { return s.Connected })
 	if n := c.hellos.Load(); n != 1 {
 		t.Errorf("it asked %d times", n)
 	}
@@ -185,7 +185,7 @@ func TestARefusalLeadsToTheLeaderThatItNames(t *testing.T) {
 	other := serve(t, "", func(service.GatewayState) (view.Epoch, error) { return view.Epoch{}, standby(lead.address) })
 	h := open(t, config(file(t), other.address))
 	run(t, h)
-	until(t, h, "the leader is followed", func(s resolver.Status) bool { return s.Control == lead.address })
+	until(t, h, "the leader is followed", func(s resolver.HolderStatus) bool { return s.Control == lead.address })
 }
 
 type standby string
@@ -203,7 +203,7 @@ func TestAnotherIncarnationIsRefusedOverAStreamThatProvesNothing(t *testing.T) {
 	cfg.Authenticated = nil // the default asks for a transport with integrity
 	h := open(t, cfg)
 	run(t, h)
-	s := until(t, h, "it is said", func(s resolver.Status) bool { return len(s.Notes) > 0 })
+	s := until(t, h, "it is said", func(s resolver.HolderStatus) bool { return len(s.Notes) > 0 })
 	if revision(h.Table(), "a") != "a-1" || !strings.Contains(s.Notes[0], "authenticated") {
 		t.Errorf("status: %+v", s)
 	}
@@ -273,7 +273,7 @@ func TestAnOlderEpochIsRefusedAfterARestartAndShownTheHigherOne(t *testing.T) {
 	c := serve(t, "", func(service.GatewayState) (view.Epoch, error) { return higher, nil })
 	h := open(t, config(path, c.address))
 	stop := run(t, h)
-	until(t, h, "the epoch is held", func(s resolver.Status) bool { return s.Connected })
+	until(t, h, "the epoch is held", func(s resolver.HolderStatus) bool { return s.Connected })
 	stop()
 	c.stop()
 
@@ -281,7 +281,7 @@ func TestAnOlderEpochIsRefusedAfterARestartAndShownTheHigherOne(t *testing.T) {
 	old.Offer(table(leader, 99, "a-99"))
 	h = open(t, config(path, old.address))
 	run(t, h)
-	s := until(t, h, "it is said", func(s resolver.Status) bool { return len(s.Notes) > 0 })
+	s := until(t, h, "it is said", func(s resolver.HolderStatus) bool { return len(s.Notes) > 0 })
 	if h.Table() != nil || s.Epoch != higher {
 		t.Errorf("obeyed: %+v", s)
 	}
@@ -297,7 +297,7 @@ func TestALeaderOfAnEarlierIncarnationIsShownItsOwnHigherEpoch(t *testing.T) {
 	c := serve(t, "", func(service.GatewayState) (view.Epoch, error) { return foreign, nil })
 	h := open(t, config(path, c.address))
 	stop := run(t, h)
-	until(t, h, "it is connected", func(s resolver.Status) bool { return s.Connected })
+	until(t, h, "it is connected", func(s resolver.HolderStatus) bool { return s.Connected })
 	stop()
 	c.stop()
 	rival := view.Epoch{Incarnation: "i", Number: 1, Nonce: "another"}
@@ -347,7 +347,7 @@ func TestABurstOfDeltasNeedsFewWritesAndKeepsNamesWhatIsOnDisk(t *testing.T) {
 	path := file(t)
 	h := open(t, config(path, c.address))
 	run(t, h)
-	until(t, h, "it is connected", func(s resolver.Status) bool { return s.Connected })
+	until(t, h, "it is connected", func(s resolver.HolderStatus) bool { return s.Connected })
 	for i := range uint64(300) {
 		c.Offer(table(leader, i+1, "a-1"))
 		if g := c.States()[0]; !g.Keeps.Zero() && i%10 == 0 {
@@ -441,7 +441,7 @@ func TestTheAgeIsThatOfWhatWasLastHeard(t *testing.T) {
 		t.Errorf("from disk: %s", age)
 	}
 	run(t, h)
-	s := until(t, h, "it is connected", func(s resolver.Status) bool { return s.Connected })
+	s := until(t, h, "it is connected", func(s resolver.HolderStatus) bool { return s.Connected })
 	if s.Age > time.Minute {
 		t.Errorf("from the stream: %s", s.Age)
 	}

@@ -13,8 +13,8 @@ const (
 	SourceStream = "stream"
 )
 
-// Status says what is held, how old it is, and what is wrong with it.
-type Status struct {
+// HolderStatus says what is held, how old it is, and what is wrong with it.
+type HolderStatus struct {
 	// Version and Digest of the table as the plane told it; zero when none is held.
 	Version view.Version
 	Digest  string
@@ -39,14 +39,14 @@ type Status struct {
 	Notes []string
 }
 
-// maxNotes bounds Status.Notes.
+// maxNotes bounds HolderStatus.Notes.
 const maxNotes = 16
 
 // Status says how the holder stands now.
-func (h *Holder) Status() Status {
+func (h *Holder) Status() HolderStatus {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s := Status{
+	s := HolderStatus{
 		Connected: h.connected != "", Control: h.connected,
 		Epoch: h.held.Epoch(), Objections: h.held.Objections(), Orphaned: h.held.Orphaned(),
 		Notes: append([]string(nil), h.notes...),

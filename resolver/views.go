@@ -42,6 +42,10 @@ type ViewsConfig struct {
 	Clock func() time.Time
 	// Log may be nil.
 	Log *slog.Logger
+
+	// beside runs on the connection to a control that has welcomed this
+	// subscriber, until its stream ends; nil is nothing.
+	beside func(context.Context, *grpc.ClientConn)
 }
 
 // Views holds the views of the services that are wanted: in memory, on disk,
@@ -52,6 +56,8 @@ type Views struct {
 	dirty chan struct{} // something is to be kept
 	edit  chan struct{} // what is wanted changed
 	ack   chan struct{} // something is to be acknowledged
+
+	panics panics
 
 	delivery sync.Mutex // one view is told at a time
 
@@ -137,20 +143,53 @@ func (h *Views) Want(services []string) {
 	defer h.mu.Unlock()
 	wanted := make(map[string]bool, len(services))
 	for _, s := range services {
-		if wanted[s] = true; h.held[s] == nil {
+		wanted[s] = true
+	}
+	for s := range h.held {
+		if !wanted[s] {
+			h.dropLocked(s)
+		}
+	}
+	h.addLocked(services)
+}
+
+// Add has more services' views held.
+func (h *Views) Add(services ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.addLocked(services)
+}
+
+// Drop has services' views held no more; they are removed from disk too.
+func (h *Views) Drop(services ...string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, s := range services {
+		h.dropLocked(s)
+	}
+	signal(h.edit)
+	signal(h.dirty)
+}
+
+func (h *Views) addLocked(services []string) {
+	if h.wanted == nil {
+		h.wanted = make(map[string]bool, len(services))
+	}
+	for _, s := range services {
+		if h.wanted[s] = true; h.held[s] == nil {
 			h.held[s] = &holding{}
 			delete(h.gone, s)
 		}
 	}
-	for s := range h.held {
-		if !wanted[s] {
-			delete(h.held, s)
-			h.gone[s] = true
-		}
-	}
-	h.wanted = wanted
 	signal(h.edit)
 	signal(h.dirty)
+}
+
+func (h *Views) dropLocked(service string) {
+	if delete(h.wanted, service); h.held[service] != nil {
+		delete(h.held, service)
+		h.gone[service] = true
+	}
 }
 
 // OnChange has f called with each view that is held, and then with each that
@@ -192,7 +231,7 @@ func (h *Views) deliver(service string) {
 		return
 	}
 	if hook != nil {
-		(*hook)(held.Serving())
+		h.panics.catch("telling of a view", func() { (*hook)(held.Serving()) })
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -213,8 +252,8 @@ func (h *Views) Run(ctx context.Context) error {
 	}
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var keeper sync.WaitGroup
-	keeper.Go(func() { h.keepLoop(keeping) })
-	l := loop{controls: h.cfg.Controls, jitter: h.cfg.Jitter, session: h.session, left: h.left}
+	keeper.Go(func() { h.panics.again(keeping, "keeping views", func() { h.keepLoop(keeping) }) })
+	l := loop{controls: h.cfg.Controls, jitter: h.cfg.Jitter, session: h.caught, left: h.left}
 	l.run(ctx)
 	stop()
 	keeper.Wait()
@@ -243,24 +282,29 @@ func (h *Views) heed(e view.Epoch, authenticated bool) error {
 // take puts a change into force. Of a service that is wanted no more nothing
 // is taken.
 func (h *Views) take(c view.Change) error {
+	taken, err := h.hold(c)
+	if taken {
+		h.deliver(c.Service)
+	}
+	return err
+}
+
+func (h *Views) hold(c view.Change) (taken bool, err error) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	x := h.held[c.Service]
 	if x == nil {
-		h.mu.Unlock()
-		return nil
+		return false, nil
 	}
 	next, err := x.held.Take(c, h.cfg.Clock().Sub(h.began))
 	if err != nil {
-		h.mu.Unlock()
-		return err
+		return false, err
 	}
 	if text := next.Objection(); text != "" && text != x.held.Objection() {
 		h.noteLocked("the view of " + c.Service + " is not picked by as it was sent: " + text)
 	}
 	x.held, x.refused = next, ""
-	h.mu.Unlock()
-	h.deliver(c.Service)
-	return nil
+	return true, nil
 }
 
 func (h *Views) changedLocked() {

@@ -33,6 +33,14 @@ type viewSession struct {
 	took    bool
 }
 
+// caught is session, whose panics end the stream and nothing else.
+func (h *Views) caught(ctx context.Context, address string) (took bool, err error) {
+	if h.panics.catch("following "+address, func() { took, err = h.session(ctx, address) }) {
+		return false, errors.New("the stream was left for a defect of this program: " + h.panics.text())
+	}
+	return took, err
+}
+
 // session subscribes at one control until the stream ends. It says whether a
 // view was taken.
 func (h *Views) session(ctx context.Context, address string) (took bool, err error) {
@@ -48,24 +56,27 @@ func (h *Views) session(ctx context.Context, address string) (took bool, err err
 	}
 	defer s.watch.Stop()
 	sent := make(chan struct{})
-	if s.stream, err = pb.NewSubscriptionServiceClient(conn).Subscribe(ctx); err == nil {
-		go func() {
-			defer close(sent)
-			defer cancel()
-			s.send(ctx)
-		}()
-		err = s.receive(ctx)
-	} else {
+	defer func() {
+		cancel()
+		<-sent
+		err = errors.Join(err, conn.Close())
+	}()
+	if s.stream, err = pb.NewSubscriptionServiceClient(conn).Subscribe(ctx); err != nil {
 		close(sent)
+		return false, err
 	}
-	cancel()
-	<-sent
-	return s.took, errors.Join(err, conn.Close())
+	go func() {
+		defer close(sent)
+		defer cancel()
+		h.panics.catch("sending to "+address, func() { s.send(ctx, conn) })
+	}()
+	err = s.receive(ctx)
+	return s.took, err
 }
 
 // send says hello, then what is wanted, what is applied, and that it lives. An
 // error is seen by who receives.
-func (s *viewSession) send(ctx context.Context) {
+func (s *viewSession) send(ctx context.Context, conn *grpc.ClientConn) {
 	hello := &pb.SubscribeHello{Name: s.h.cfg.Name, Session: s.h.cfg.Session, Library: s.h.cfg.Library, Features: features()}
 	if s.stream.Send(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Hello{Hello: hello}}) != nil {
 		return
@@ -76,6 +87,16 @@ func (s *viewSession) send(ctx context.Context) {
 	case <-s.ready:
 	case <-ctx.Done():
 		return
+	}
+	if f := s.h.cfg.beside; f != nil {
+		beside := make(chan struct{})
+		defer func() { <-beside }()
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		go func() {
+			defer close(beside)
+			s.h.panics.catch("on the connection to "+s.address, func() { f(ctx, conn) })
+		}()
 	}
 	s.h.forgetAcks()
 	m := s.h.edits(s.named)

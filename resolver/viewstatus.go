@@ -49,24 +49,50 @@ func (h *Views) Status() ViewsStatus {
 	if h.keepErr != nil {
 		s.KeepError = h.keepErr.Error()
 	}
-	if !h.heard.IsZero() {
-		s.Age = max(0, h.cfg.Clock().Sub(h.heard))
-	}
+	s.Age = h.ageLocked()
 	for service, x := range h.held {
-		v := ViewStatus{Service: service, Objection: x.held.Objection(), Refused: x.refused}
-		if t := x.held.Told(); t != nil {
-			v.Version, v.Source = t.Version, SourceStream
-			if x.held == x.fromDisk {
-				v.Source = SourceDisk
-			}
-		}
-		if t := x.kept.Told(); t != nil {
-			v.Keeps = t.Version
-		}
-		s.Views = append(s.Views, v)
+		s.Views = append(s.Views, x.status(service))
 	}
 	slices.SortFunc(s.Views, func(a, b ViewStatus) int { return cmp.Compare(a.Service, b.Service) })
 	return s
+}
+
+// standing is how one service's view stands, and how old what is known is.
+func (h *Views) standing(service string) (v ViewStatus, age time.Duration, connected bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if x := h.held[service]; x != nil {
+		v = x.status(service)
+	}
+	return v, h.ageLocked(), h.connected != ""
+}
+
+func (h *Views) ageLocked() time.Duration {
+	if h.heard.IsZero() {
+		return 0
+	}
+	return max(0, h.cfg.Clock().Sub(h.heard))
+}
+
+func (x *holding) status(service string) ViewStatus {
+	v := ViewStatus{Service: service, Objection: x.held.Objection(), Refused: x.refused}
+	if t := x.held.Told(); t != nil {
+		v.Version, v.Source = t.Version, SourceStream
+		if x.held == x.fromDisk {
+			v.Source = SourceDisk
+		}
+	}
+	if t := x.kept.Told(); t != nil {
+		v.Keeps = t.Version
+	}
+	return v
+}
+
+// note is noteLocked.
+func (h *Views) note(text string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.noteLocked(text)
 }
 
 // Changed is closed at the next change of Status, ages apart.

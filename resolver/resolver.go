@@ -1,0 +1,192 @@
+package resolver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/credential"
+)
+
+// Resolver picks instances of services by the views that it holds, whatever
+// happens to the plane that it has them from. It is safe for concurrent use.
+// Nothing of it panics in its host's process, and nothing but Open, Await and
+// Close waits.
+type Resolver struct {
+	cfg      Config
+	dial     []grpc.DialOption
+	identity *credential.Folder // nil: the user has his own means
+	views    *Views
+	began    time.Time
+	stir     chan struct{} // endpoints were set aside
+	batches  chan *pb.ReportOutcomesRequest
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
+
+	dropped  atomic.Uint64 // rows of outcomes
+	reported atomic.Uint64
+
+	mu    sync.Mutex                       // whoever changes pools
+	pools atomic.Pointer[map[string]*pool] // :: service → its; immutable
+}
+
+// Open loads what is on disk, and begins to follow the plane. It picks by what
+// was on disk from the beginning, whether or not the plane answers. The error
+// wraps ErrConfig: that the plane is away, or a file damaged, is none. Ctx bounds
+// Open alone; Close ends the resolver.
+func Open(ctx context.Context, cfg Config) (*Resolver, error) {
+	cfg.fill()
+	if err := cfg.check(); err != nil {
+		return nil, fmt.Errorf("cannot open a resolver: %w", err)
+	}
+	name, dial, folder, err := identify(&cfg)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open a resolver: %w", err)
+	}
+	r := &Resolver{
+		cfg: cfg, dial: dial, identity: folder, began: time.Now(), stir: make(chan struct{}, 1),
+		batches: make(chan *pb.ReportOutcomesRequest, batchesHeld),
+	}
+	r.pools.Store(&map[string]*pool{})
+	r.views, err = OpenViews(ViewsConfig{
+		Name: name, Library: library(), Folder: filepath.Join(cfg.StateDir, "fairlead", "views"),
+		Controls: cfg.Plane, Dial: dial, Log: cfg.Log, beside: r.report,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot open a resolver: %w", err)
+	}
+	if err := r.Subscribe(cfg.Services...); err != nil {
+		return nil, fmt.Errorf("cannot open a resolver: %w", err)
+	}
+	r.start()
+	r.awaitFirst(ctx)
+	return r, nil
+}
+
+// library says by which version of this package a caller picks.
+func library() string {
+	const path = "github.com/fairlead-platform/fairlead"
+	if info, ok := debug.ReadBuildInfo(); ok {
+		for _, m := range append(info.Deps, &info.Main) {
+			if m.Path == path && m.Version != "" {
+				return "resolver-go " + m.Version
+			}
+		}
+	}
+	return "resolver-go"
+}
+
+// start runs what runs until Close.
+func (r *Resolver) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	r.views.OnChange(r.see)
+	panics := &r.views.panics
+	r.running.Go(func() { panics.again(ctx, "following the plane", func() { _ = r.views.Run(ctx) }) })
+	r.running.Go(func() { panics.again(ctx, "keeping time", func() { r.keepTime(ctx) }) })
+	if r.identity != nil {
+		r.running.Go(func() {
+			panics.again(ctx, "renewing the identity", func() { r.identity.Run(ctx, r.renew, r.notRenewed) })
+		})
+	}
+}
+
+func (r *Resolver) notRenewed(err error) { r.views.note("the identity is not renewed: " + err.Error()) }
+
+// Close ends the resolver and waits until what is held is on disk. Picks go on
+// by what is held; outcomes are reported no more.
+func (r *Resolver) Close() error {
+	r.cancel()
+	r.running.Wait()
+	return nil
+}
+
+// Subscribe has the views of more services held, from now on and on disk. One
+// whose view is on disk is picked by at once. The error names a limit.
+func (r *Resolver) Subscribe(services ...string) error {
+	r.mu.Lock()
+	next := maps.Clone(*r.pools.Load())
+	for _, s := range services {
+		if s == "" {
+			r.mu.Unlock()
+			return errors.New("cannot subscribe to a service without a name")
+		}
+		if next[s] == nil {
+			next[s] = newPool(s, &r.cfg, r.clock, r.stirred)
+		}
+	}
+	if len(next) > MostServices {
+		r.mu.Unlock()
+		return fmt.Errorf("cannot subscribe to %d services: %d may be", len(next), MostServices)
+	}
+	r.pools.Store(&next)
+	r.views.Add(services...)
+	r.mu.Unlock()
+	for _, s := range services {
+		r.views.deliver(s)
+	}
+	return nil
+}
+
+// Unsubscribe has the views of services held no more; they are removed from
+// disk too.
+func (r *Resolver) Unsubscribe(services ...string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := maps.Clone(*r.pools.Load())
+	for _, s := range services {
+		delete(next, s)
+	}
+	r.pools.Store(&next)
+	r.views.Drop(services...)
+}
+
+// Await waits until a view of each of the services is held, or ctx ends, whose
+// error it then gives. One that the plane refuses has none: see Status.
+func (r *Resolver) Await(ctx context.Context, services ...string) error {
+	for {
+		changed := r.views.Changed()
+		missing := slices.DeleteFunc(slices.Clone(services), r.holds)
+		if len(missing) == 0 {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return fmt.Errorf("cannot wait longer for the views of %v: %w", missing, ctx.Err())
+		}
+	}
+}
+
+func (r *Resolver) holds(service string) bool {
+	p := (*r.pools.Load())[service]
+	if p == nil {
+		return false
+	}
+	t := p.table.Load()
+	return t != nil && !t.fallback
+}
+
+// awaitFirst waits a moment for views of which there is nothing at all.
+func (r *Resolver) awaitFirst(ctx context.Context) {
+	if r.cfg.FirstView < 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.FirstView)
+	defer cancel()
+	pools := *r.pools.Load()
+	bare := slices.DeleteFunc(slices.Clone(r.cfg.Services), func(s string) bool { return pools[s].table.Load() != nil })
+	if err := r.Await(ctx, bare...); err != nil {
+		r.cfg.Log.Info("no view came yet", "services", bare)
+	}
+}
