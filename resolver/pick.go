@@ -1,6 +1,11 @@
 package resolver
 
-import "github.com/fairlead-platform/fairlead/view"
+import (
+	"slices"
+	"strings"
+
+	"github.com/fairlead-platform/fairlead/view"
+)
 
 // Outcome is what became of one request to a picked endpoint.
 type Outcome uint8
@@ -83,6 +88,8 @@ type Option struct {
 
 const (
 	optExclude = iota
+	optExcludeAddress
+	optInstance
 	optRevision
 	optRequireVerified
 	optPreferVerified
@@ -91,6 +98,18 @@ const (
 
 // Exclude leaves one instance out, by its identity: it was tried already.
 func Exclude(id string) Option { return Option{optExclude, id} }
+
+// Exclude leaves the endpoint of this pick out of another one. It is asked
+// before Done.
+func (p *Pick) Exclude() Option {
+	if p.m != nil && p.m.ID == "" { // of a fallback
+		return Option{optExcludeAddress, p.m.Address}
+	}
+	return Exclude(p.ID())
+}
+
+// Instance picks this one, by its identity, as long as it is in rotation.
+func Instance(id string) Option { return Option{optInstance, id} }
 
 // Revision picks among the instances of one revision, by its name.
 func Revision(name string) Option { return Option{optRevision, name} }
@@ -117,12 +136,14 @@ func Verified(e view.Endpoint) bool {
 type filter struct {
 	options  []Option
 	verified bool // required, or preferred and not yet given up
+	one      *member
 }
 
 func (f *filter) takes(m *member) bool {
 	for i := range f.options {
-		o := &f.options[i]
-		if o.kind == optExclude && m.ID == o.value || o.kind == optRevision && m.Revision != o.value {
+		switch o := &f.options[i]; {
+		case o.kind == optExclude && m.ID == o.value, o.kind == optExcludeAddress && m.Address == o.value,
+			o.kind == optInstance && m.ID != o.value, o.kind == optRevision && m.Revision != o.value:
 			return false
 		}
 	}
@@ -165,6 +186,8 @@ func (p *pool) pickBy(t *table, options []Option) (*member, *PickError) {
 	required, retry := false, false
 	for i := range options {
 		switch options[i].kind {
+		case optInstance:
+			f.one = t.find(options[i].value)
 		case optRequireVerified:
 			required, f.verified = true, true
 		case optPreferVerified:
@@ -187,8 +210,20 @@ func (p *pool) pickBy(t *table, options []Option) (*member, *PickError) {
 	return m, nil
 }
 
+// find a member by its identity; nil where it is not in rotation.
+func (t *table) find(id string) *member {
+	i, found := slices.BinarySearchFunc(t.members, id, func(m *member, id string) int { return strings.Compare(m.ID, id) })
+	if !found {
+		return nil
+	}
+	return t.members[i]
+}
+
 // pickFiltered tries a few picks, and then looks through all.
 func (t *table) pickFiltered(f *filter) *member {
+	if f.one != nil && f.takes(f.one) {
+		return f.one
+	}
 	for range draws {
 		if m := t.pick(); f.takes(m) {
 			return m
