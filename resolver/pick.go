@@ -1,8 +1,7 @@
 package resolver
 
 import (
-	"slices"
-	"strings"
+	"sort"
 
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -136,7 +135,6 @@ func Verified(e view.Endpoint) bool {
 type filter struct {
 	options  []Option
 	verified bool // required, or preferred and not yet given up
-	one      *member
 }
 
 func (f *filter) takes(m *member) bool {
@@ -184,10 +182,11 @@ func (p *pool) pickBy(t *table, options []Option) (*member, *PickError) {
 	}
 	f := filter{options: options}
 	required, retry := false, false
+	var one *member
 	for i := range options {
 		switch options[i].kind {
 		case optInstance:
-			f.one = t.find(options[i].value)
+			one = t.find(options[i].value)
 		case optRequireVerified:
 			required, f.verified = true, true
 		case optPreferVerified:
@@ -196,10 +195,10 @@ func (p *pool) pickBy(t *table, options []Option) (*member, *PickError) {
 			retry = true
 		}
 	}
-	m := t.pickFiltered(&f)
+	m := t.pickFiltered(&f, one)
 	if m == nil && f.verified && !required {
 		f.verified = false
-		m = t.pickFiltered(&f)
+		m = t.pickFiltered(&f, one)
 	}
 	if m == nil {
 		return nil, p.refusals.noMatch
@@ -212,17 +211,18 @@ func (p *pool) pickBy(t *table, options []Option) (*member, *PickError) {
 
 // find a member by its identity; nil where it is not in rotation.
 func (t *table) find(id string) *member {
-	i, found := slices.BinarySearchFunc(t.members, id, func(m *member, id string) int { return strings.Compare(m.ID, id) })
-	if !found {
+	at := sort.Search(len(t.members), func(i int) bool { return t.members[i].ID >= id })
+	if at == len(t.members) || t.members[at].ID != id {
 		return nil
 	}
-	return t.members[i]
+	return t.members[at]
 }
 
-// pickFiltered tries a few picks, and then looks through all.
-func (t *table) pickFiltered(f *filter) *member {
-	if f.one != nil && f.takes(f.one) {
-		return f.one
+// pickFiltered tries the one that is asked for, where one is, then a few picks,
+// and then looks through all.
+func (t *table) pickFiltered(f *filter, one *member) *member {
+	if one != nil && f.takes(one) {
+		return one
 	}
 	for range draws {
 		if m := t.pick(); f.takes(m) {

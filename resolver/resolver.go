@@ -12,10 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/grpc"
-
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
-	"github.com/fairlead-platform/fairlead/internal/credential"
 )
 
 // Resolver picks instances of services by the views that it holds, whatever
@@ -23,15 +20,13 @@ import (
 // Nothing of it panics in its host's process, and nothing but Open, Await and
 // Close waits.
 type Resolver struct {
-	cfg      Config
-	dial     []grpc.DialOption
-	identity *credential.Folder // nil: the user has his own means
-	views    *Views
-	began    time.Time
-	stir     chan struct{} // endpoints were set aside
-	batches  chan *pb.ReportOutcomesRequest
-	cancel   context.CancelFunc
-	running  sync.WaitGroup
+	cfg     Config
+	views   *Views
+	began   time.Time
+	stir    chan struct{} // endpoints were set aside
+	batches chan *pb.ReportOutcomesRequest
+	cancel  context.CancelFunc
+	running sync.WaitGroup
 
 	dropped  atomic.Uint64 // rows of outcomes
 	reported atomic.Uint64
@@ -49,12 +44,12 @@ func Open(ctx context.Context, cfg Config) (*Resolver, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("cannot open a resolver: %w", err)
 	}
-	name, dial, folder, err := identify(&cfg)
+	name, dial, err := identify(&cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a resolver: %w", err)
 	}
 	r := &Resolver{
-		cfg: cfg, dial: dial, identity: folder, began: time.Now(), stir: make(chan struct{}, 1),
+		cfg: cfg, began: time.Now(), stir: make(chan struct{}, 1),
 		batches: make(chan *pb.ReportOutcomesRequest, batchesHeld),
 	}
 	r.pools.Store(&map[string]*pool{})
@@ -94,14 +89,7 @@ func (r *Resolver) start() {
 	panics := &r.views.panics
 	r.running.Go(func() { panics.again(ctx, "following the plane", func() { _ = r.views.Run(ctx) }) })
 	r.running.Go(func() { panics.again(ctx, "keeping time", func() { r.keepTime(ctx) }) })
-	if r.identity != nil {
-		r.running.Go(func() {
-			panics.again(ctx, "renewing the identity", func() { r.identity.Run(ctx, r.renew, r.notRenewed) })
-		})
-	}
 }
-
-func (r *Resolver) notRenewed(err error) { r.views.note("the identity is not renewed: " + err.Error()) }
 
 // Close ends the resolver and waits until what is held is on disk. Picks go on
 // by what is held; outcomes are reported no more.

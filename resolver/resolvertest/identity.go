@@ -4,7 +4,6 @@ import (
 	"errors"
 	"path/filepath"
 
-	"github.com/fairlead-platform/fairlead/internal/credential"
 	"github.com/fairlead-platform/fairlead/internal/identity"
 )
 
@@ -23,21 +22,16 @@ func (p *Plane) identify() (err error) {
 		return err
 	}
 	p.tls = k.RoleCredentials(identity.ServerOptions{})
-	return p.identifyCaller(a)
+	caller, err := identity.OpenKeystore(filepath.Join(p.dir, "caller"))
+	if err != nil {
+		return err
+	}
+	if err := a.Issue(caller, identity.ID{TrustDomain: a.TrustDomain(), Role: identity.Agent, Name: callerName}); err != nil {
+		return err
+	}
+	p.caller = caller.ClientTLS(identity.Control)
+	return nil
 }
 
-func (p *Plane) identifyCaller(a *identity.Authority) error {
-	key, err := credential.NewKey()
-	if err != nil {
-		return err
-	}
-	csr, err := key.Request()
-	if err != nil {
-		return err
-	}
-	cert, err := a.Sign(csr, identity.ID{TrustDomain: a.TrustDomain(), Role: identity.Caller, Name: "test"})
-	if err != nil {
-		return err
-	}
-	return credential.Files{Key: key.PEM, Cert: cert, Bundle: a.Bundle()}.Write(p.Identity())
-}
+// callerName is what callers are known by here.
+const callerName = "test"
