@@ -7,32 +7,41 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
 )
 
-// A file is one header line, "KIND FORMAT sha256:HEX LENGTH", and then JSON, of
-// which the header gives checksum and length.
+// A file is one header line, "KIND FORMAT sha256:HEX LENGTH", and then a body, of
+// which the header gives checksum and length. Body 1 is JSON.
 type kind struct {
-	magic string
-	what  string // it holds, for people
+	magic  string
+	what   string // it holds, for people
+	format int    // that is written; earlier ones are read too
+	// Of formats beyond 1; nil where there is none.
+	marshal   func(any) ([]byte, error)
+	unmarshal func(body []byte, into any) error
 }
 
-const format = 1
-
 var (
-	tableFile = kind{"fairlead-table", "the table"} // of a view.Snapshot
-	viewFile  = kind{"fairlead-view", "the view"}   // of a view.ServiceSnapshot
-	marksFile = kind{"fairlead-marks", "the marks"} // of view.Marks
+	tableFile = kind{magic: "fairlead-table", what: "the table", format: 1} // of a view.Snapshot
+	marksFile = kind{magic: "fairlead-marks", what: "the marks", format: 1} // of view.Marks
+	viewFile  = kind{                                                       // of a view.ServiceSnapshot
+		magic: "fairlead-view", what: "the view", format: 2, marshal: marshalView, unmarshal: unmarshalView,
+	}
 )
 
 var errNewer = errors.New("the file was written by a newer program")
 
 // encode makes the content of a file.
 func (k kind) encode(x any) ([]byte, error) {
-	body, err := json.Marshal(x)
+	marshal := json.Marshal
+	if k.format > 1 {
+		marshal = k.marshal
+	}
+	body, err := marshal(x)
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode %s: %w", k.what, err)
 	}
@@ -41,7 +50,7 @@ func (k kind) encode(x any) ([]byte, error) {
 
 func (k kind) frame(body []byte) []byte {
 	sum := sha256.Sum256(body)
-	head := fmt.Appendf(nil, "%s %d sha256:%s %d\n", k.magic, format, hex.EncodeToString(sum[:]), len(body))
+	head := fmt.Appendf(nil, "%s %d sha256:%s %d\n", k.magic, k.format, hex.EncodeToString(sum[:]), len(body))
 	return append(head, body...)
 }
 
@@ -59,16 +68,20 @@ func (k kind) decode(b []byte, into any) error {
 	if name != k.magic || n < 2 {
 		return fmt.Errorf("cannot read %s: its header is not ours", k.what)
 	}
-	if version > format {
+	if version > k.format {
 		return fmt.Errorf("cannot read %s of format %d: %w", k.what, version, errNewer)
 	}
-	if version != format || len(body) != length {
+	if version < 1 || len(body) != length {
 		return fmt.Errorf("cannot read %s: format %d with %d of %d bytes", k.what, version, len(body), length)
 	}
 	if got := sha256.Sum256(body); hex.EncodeToString(got[:]) != sum {
 		return fmt.Errorf("cannot read %s: its checksum does not agree", k.what)
 	}
-	if err := json.Unmarshal(body, into); err != nil {
+	unmarshal := json.Unmarshal
+	if version > 1 {
+		unmarshal = k.unmarshal
+	}
+	if err := unmarshal(body, into); err != nil {
 		return fmt.Errorf("cannot read %s: %w", k.what, err)
 	}
 	return nil
@@ -82,7 +95,7 @@ type loaded struct {
 
 // load reads a file; what cannot be read is set aside and noted.
 func (k kind) load(path string, into any) loaded {
-	b, err := os.ReadFile(path)
+	b, written, err := readFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return loaded{}
 	}
@@ -92,11 +105,22 @@ func (k kind) load(path string, into any) loaded {
 	if err := k.decode(b, into); err != nil {
 		return loaded{notes: []string{setAside(path, err)}}
 	}
-	out := loaded{found: true, written: time.Now()}
-	if info, err := os.Stat(path); err == nil {
-		out.written = info.ModTime()
+	return loaded{found: true, written: written}
+}
+
+func readFile(path string) (content []byte, written time.Time, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, written, err
 	}
-	return out
+	defer func() { err = errors.Join(err, f.Close()) }()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, written, err
+	}
+	content = make([]byte, info.Size())
+	_, err = io.ReadFull(f, content)
+	return content, info.ModTime(), err
 }
 
 // maxAside bounds how many files are set aside; then the last is replaced.

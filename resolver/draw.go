@@ -29,19 +29,25 @@ type slot struct {
 }
 
 // newDraw of members with these weights; members without any are left out.
-func newDraw(members []*member, weight func(*member) float64) draw {
+func newDraw(members []*member, weight func(i int) float64) draw {
 	d := draw{slots: make([]slot, 0, len(members))}
 	shares := make([]float64, 0, len(members)) // :: slot → its weight, then in units of the mean
-	for _, m := range members {
-		if w := weight(m); w > 0 {
+	for i, m := range members {
+		if w := weight(i); w > 0 {
 			d.slots, shares = append(d.slots, slot{m, m, ^uint32(0)}), append(shares, w)
 			d.total += w
 		}
 	}
+	even := true
+	for i := range shares {
+		even = even && shares[i] == shares[0]
+	}
+	if even {
+		return d
+	}
 	small, large := make([]int, 0, len(shares)), make([]int, 0, len(shares))
 	for i := range shares {
-		shares[i] *= float64(len(shares)) / d.total
-		if shares[i] < 1 {
+		if shares[i] *= float64(len(shares)) / d.total; shares[i] < 1 {
 			small = append(small, i)
 		} else {
 			large = append(large, i)

@@ -256,18 +256,3 @@ func many(n int) (out []view.Endpoint) {
 	}
 	return out
 }
-
-func BenchmarkPick(b *testing.B) {
-	r := newRig("z1", many(3000)...)
-	b.SetParallelism(max(1, 8/2))
-	b.ReportAllocs()
-	b.RunParallel(func(pb *testing.PB) {
-		for pb.Next() {
-			p, err := r.Pick("a")
-			if err != nil {
-				b.Fatal(err)
-			}
-			p.Done(Good)
-		}
-	})
-}

@@ -51,6 +51,9 @@ func newPool(service string, cfg *Config, clock func() time.Duration, stirred fu
 func (p *pool) take(v *view.Service) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if v == p.view {
+		return
+	}
 	p.view, p.members = v, p.keep(v)
 	p.table.Store(newTable(v, p.members, p.zone))
 }
@@ -60,6 +63,10 @@ func (p *pool) take(v *view.Service) {
 func (p *pool) keep(v *view.Service) []*member {
 	before := p.members
 	made := make([]member, v.InRotation())
+	var fresh []node
+	if len(before) == 0 && len(p.ended) == 0 { // the first view, of which there may be hundreds at once
+		fresh = make([]node, len(made))
+	}
 	out := make([]*member, 0, len(made))
 	for i := range v.Endpoints {
 		e := &v.Endpoints[i]
@@ -74,6 +81,9 @@ func (p *pool) keep(v *view.Service) []*member {
 		m.Endpoint = *e
 		if len(before) > 0 && before[0].ID == e.ID {
 			m.node, before = before[0].node, before[1:]
+		} else if fresh != nil {
+			m.node = &fresh[len(out)]
+			m.node.id = e.ID
 		} else {
 			m.node = p.enter(e.ID)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -63,6 +64,7 @@ func Open(ctx context.Context, cfg Config) (*Resolver, error) {
 	if err := r.Subscribe(cfg.Services...); err != nil {
 		return nil, fmt.Errorf("cannot open a resolver: %w", err)
 	}
+	r.warm()
 	r.start()
 	r.awaitFirst(ctx)
 	return r, nil
@@ -79,6 +81,27 @@ func library() string {
 		}
 	}
 	return "resolver-go"
+}
+
+// warm has what is on disk picked by, as many services at a time as there are
+// processors.
+func (r *Resolver) warm() {
+	work := make(chan *pool)
+	var workers sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		workers.Go(func() {
+			for p := range work {
+				if v := r.views.View(p.service); v != nil {
+					r.views.panics.catch("loading "+p.service, func() { p.take(v) })
+				}
+			}
+		})
+	}
+	for _, p := range *r.pools.Load() {
+		work <- p
+	}
+	close(work)
+	workers.Wait()
 }
 
 // start runs what runs until Close.

@@ -35,21 +35,21 @@ const stays = math.MaxUint32
 // newTable works out how picks by members go.
 func newTable(v *view.Service, members []*member, zone string) *table {
 	t := &table{view: v, members: members, stay: stays}
-	usable := usable(members)
-	z := weigh(v, usable)
-	if zone == "" || z.weight[zone] == 0 {
-		t.own = newDraw(usable, func(m *member) float64 { return z.of(m) })
+	z := weigh(v, usable(members))
+	own, here := z.named(zone)
+	if zone == "" || !here || !z.all[own].counts {
+		t.own = newDraw(z.members, func(i int) float64 { return z.weight(i) })
 		return t
 	}
-	t.own = newDraw(usable, func(m *member) float64 {
-		if m.Zone != zone {
+	t.own = newDraw(z.members, func(i int) float64 {
+		if z.of[i] != own {
 			return 0
 		}
-		return z.of(m)
+		return z.weight(i)
 	})
-	if share := z.total / float64(len(z.weight)); z.weight[zone] < share {
-		t.stay = uint32(z.weight[zone] / share * stays)
-		t.others = newDraw(usable, func(m *member) float64 { return z.of(m) * z.surplus(m.Zone, share) })
+	if share := z.total / float64(z.counted); z.all[own].weight < share {
+		t.stay = uint32(z.all[own].weight / share * stays)
+		t.others = newDraw(z.members, func(i int) float64 { return z.weight(i) * z.all[z.of[i]].surplus(share) })
 	}
 	return t
 }
@@ -68,39 +68,81 @@ func usable(members []*member) []*member {
 	return out
 }
 
-// zones are what each zone weighs.
+// zones are what each zone of a table weighs.
 type zones struct {
-	weight map[string]float64 // :: zone → its endpoints' weight; only those that count
-	total  float64
+	members []*member
+	of      []int // :: member → its zone
+	all     []zone
+	counted int // of all, those that count
+	total   float64
 }
 
-func weigh(v *view.Service, members []*member) zones {
-	z := zones{weight: map[string]float64{}}
-	for _, m := range members {
-		z.weight[m.Zone] += float64(m.Weight)
+type zone struct {
+	name   string
+	weight float64
+	counts bool // it is not marked, or all are
+}
+
+func weigh(v *view.Service, members []*member) *zones {
+	z := &zones{members: members, of: make([]int, len(members))}
+	at := 0
+	for i, m := range members {
+		if at == len(z.all) || z.all[at].name != m.Zone {
+			at = z.index(m.Zone)
+		}
+		z.of[i] = at
+		z.all[at].weight += float64(m.Weight)
 	}
-	marked := map[string]bool{}
-	for name := range z.weight {
-		marked[name] = markedZone(v, name)
-	}
-	for name := range marked {
-		if marked[name] && len(z.weight) > 1 && anyUnmarked(marked) {
-			delete(z.weight, name)
+	for i := range z.all {
+		if z.all[i].counts = !markedZone(v, z.all[i].name); z.all[i].counts {
+			z.counted++
 		}
 	}
-	for _, w := range z.weight {
-		z.total += w
+	for i := range z.all {
+		if z.counted == 0 {
+			z.all[i].counts = true
+		}
+		if z.all[i].counts {
+			z.total += z.all[i].weight
+		}
+	}
+	if z.counted == 0 {
+		z.counted = len(z.all)
 	}
 	return z
 }
 
-func anyUnmarked(marked map[string]bool) bool {
-	for _, is := range marked {
-		if !is {
-			return true
+func (z *zones) named(name string) (at int, found bool) {
+	for i := range z.all { // they are few
+		if z.all[i].name == name {
+			return i, true
 		}
 	}
-	return false
+	return 0, false
+}
+
+func (z *zones) index(name string) int {
+	if i, found := z.named(name); found {
+		return i
+	}
+	z.all = append(z.all, zone{name: name})
+	return len(z.all) - 1
+}
+
+// weight of a member where its zone counts.
+func (z *zones) weight(i int) float64 {
+	if !z.all[z.of[i]].counts {
+		return 0
+	}
+	return float64(z.members[i].Weight)
+}
+
+// surplus is the part of a zone's weight that it has above the share of each.
+func (z *zone) surplus(share float64) float64 {
+	if z.weight <= share {
+		return 0
+	}
+	return (z.weight - share) / z.weight
 }
 
 // markedZone says whether a view's guard disregards health in a zone: callers
@@ -115,23 +157,6 @@ func markedZone(v *view.Service, zone string) bool {
 		}
 	}
 	return false
-}
-
-// of is what a member weighs where its zone counts.
-func (z *zones) of(m *member) float64 {
-	if z.weight[m.Zone] == 0 {
-		return 0
-	}
-	return float64(m.Weight)
-}
-
-// surplus is the part of a zone's weight that it has above the share of each.
-func (z *zones) surplus(zone string, share float64) float64 {
-	w := z.weight[zone]
-	if w <= share {
-		return 0
-	}
-	return (w - share) / w
 }
 
 // pick by the rules of the table; nil where there is no member at all.

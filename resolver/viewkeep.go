@@ -8,7 +8,10 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/view"
@@ -30,11 +33,15 @@ func (h *Views) load() {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		h.noteLocked("cannot read the folder of the views: " + err.Error())
 	}
+	var services []string
 	for _, e := range entries {
 		name, is := strings.CutSuffix(e.Name(), viewSuffix)
 		if service, err := url.PathUnescape(name); is && err == nil {
-			h.loadView(service)
+			services = append(services, service)
 		}
+	}
+	for i, f := range h.read(services) {
+		h.loaded(services[i], f)
 	}
 	got := marksFile.load(filepath.Join(h.cfg.Folder, marksName), &h.marks)
 	for _, n := range got.notes {
@@ -42,23 +49,43 @@ func (h *Views) load() {
 	}
 }
 
-func (h *Views) loadView(service string) {
-	var s view.ServiceSnapshot
-	got := viewFile.load(h.pathOf(service), &s)
-	for _, n := range got.notes {
+// onDisk is what the file of a view says.
+type onDisk struct {
+	loaded
+	snapshot view.ServiceSnapshot
+}
+
+// read the files of services, as many at a time as there are processors.
+func (h *Views) read(services []string) []onDisk {
+	out := make([]onDisk, len(services))
+	var next atomic.Int64
+	var readers sync.WaitGroup
+	for range min(runtime.GOMAXPROCS(0), len(services)) {
+		readers.Go(func() {
+			for i := next.Add(1) - 1; i < int64(len(services)); i = next.Add(1) - 1 {
+				out[i].loaded = viewFile.load(h.pathOf(services[i]), &out[i].snapshot)
+			}
+		})
+	}
+	readers.Wait()
+	return out
+}
+
+func (h *Views) loaded(service string, f onDisk) {
+	for _, n := range f.notes {
 		h.noteLocked("of " + service + ": " + n)
 	}
-	if !got.found {
+	if !f.found {
 		return
 	}
-	if s.Told.Name != service || s.Told.Version.Zero() {
-		h.noteLocked(setAside(h.pathOf(service), fmt.Errorf("the view of %q is in the file of %q", s.Told.Name, service)))
+	if f.snapshot.Told.Name != service || f.snapshot.Told.Version.Zero() {
+		h.noteLocked(setAside(h.pathOf(service), fmt.Errorf("the view of %q is in the file of %q", f.snapshot.Told.Name, service)))
 		return
 	}
-	held := view.RestoreService(s)
+	held := view.RestoreService(f.snapshot)
 	h.held[service] = &holding{held: held, kept: held, fromDisk: held}
-	if got.written.After(h.heard) {
-		h.heard = got.written
+	if f.written.After(h.heard) {
+		h.heard = f.written
 	}
 }
 
