@@ -63,6 +63,10 @@ type Config struct {
 	// Dial has further options of connections to the plane. Without TLS it has
 	// their credentials too.
 	Dial []grpc.DialOption
+	// Observer is told of what happens, one event at a time and in order. It runs
+	// beside everything else: events that it does not take soon enough are dropped
+	// and counted, and a panic of it is caught. It may be nil.
+	Observer func(Event)
 	// Log may be nil.
 	Log *slog.Logger
 }

@@ -142,6 +142,7 @@ func (p *pool) judge(n *node, why Ejected, now time.Duration, s *sum) bool {
 	n.why, n.until = why, now+p.aside(n.times)
 	n.times++
 	n.out.Store(true)
+	p.event(Event{Kind: EndpointEjected, Service: p.service, Instance: n.id, Why: string(why)})
 	s.in, s.out, s.results = s.in-1, s.out+1, others
 	p.ejections.Add(1)
 	return true
@@ -171,6 +172,7 @@ func (p *pool) comeBack(now time.Duration) (any bool) {
 			m.row.Store(int32(p.ejection.Consecutive) - 1) // the next failure decides
 			m.recent, m.back = result{}, now
 			m.out.Store(false)
+			p.event(Event{Kind: EndpointReturned, Service: p.service, Instance: m.ID})
 			any = true
 		}
 	}

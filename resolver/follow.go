@@ -1,11 +1,15 @@
 package resolver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
+
+	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	"google.golang.org/grpc/status"
 
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -37,6 +41,7 @@ func (h *Holder) followLoop(ctx context.Context) {
 type loop struct {
 	controls []string
 	jitter   func() float64
+	slowest  time.Duration // of the back-off; zero is backoffCap
 	// session follows one until the stream ends. It says whether anything was
 	// taken; errGoodbye ends the loop.
 	session func(ctx context.Context, address string) (took bool, err error)
@@ -64,20 +69,41 @@ func (l loop) run(ctx context.Context) {
 		if took || time.Since(began) > settled {
 			attempt = 0
 		}
-		l.pause(ctx, attempt)
+		l.pause(ctx, attempt, retryAfter(err))
 		attempt++
 	}
 }
 
-// pause waits between nothing and the back-off of this attempt.
-func (l loop) pause(ctx context.Context, attempt int) {
-	limit := min(backoffCap, backoffBase<<min(attempt, 10))
-	timer := time.NewTimer(time.Duration(l.jitter() * float64(limit)))
+// pause waits at least as long as the other end asks for, and beyond that between
+// nothing and the back-off of this attempt. Who is asked to wait is one of many:
+// their return is spread over half as long again.
+func (l loop) pause(ctx context.Context, attempt int, least time.Duration) {
+	slowest := cmp.Or(l.slowest, backoffCap)
+	limit := max(min(slowest, backoffBase<<min(attempt, 10)), least/2)
+	timer := time.NewTimer(least + time.Duration(l.jitter()*float64(limit)))
 	defer timer.Stop()
 	select {
 	case <-timer.C:
 	case <-ctx.Done():
 	}
+}
+
+// longestRetry bounds what the other end may ask for.
+const longestRetry = 5 * time.Minute
+
+// retryAfter is how long the other end asks to be left alone, by the RetryInfo of
+// its status; zero where it does not say.
+func retryAfter(err error) (least time.Duration) {
+	s, ok := status.FromError(err)
+	if !ok || err == nil {
+		return 0
+	}
+	for _, d := range s.Details() {
+		if info, ok := d.(*errdetails.RetryInfo); ok {
+			least = min(max(0, info.GetRetryDelay().AsDuration()), longestRetry)
+		}
+	}
+	return least
 }
 
 // left says why a control is followed no more, and remembers what the next

@@ -22,7 +22,7 @@ func newRig(zone string, endpoints ...view.Endpoint) *rig {
 	cfg := Config{Zone: zone}
 	cfg.Ejection.fill()
 	cfg.Retry.fill()
-	p := newPool("a", &cfg, func() time.Duration { return r.now }, r.stirred)
+	p := newPool("a", &cfg, func() time.Duration { return r.now }, r.stirred, func(Event) {})
 	r.pools.Store(&map[string]*pool{"a": p})
 	r.set(endpoints...)
 	return r

@@ -20,6 +20,7 @@ type pool struct {
 	refusals refusals
 	budget   *budget
 	stirred  func() // remake is to be called, elsewhere
+	event    func(Event)
 
 	table     atomic.Pointer[table] // nil where there is neither view nor fallback
 	ejections atomic.Uint64
@@ -31,10 +32,10 @@ type pool struct {
 	ended   map[string]*node // :: instance → one that left, until its requests have ended and are told
 }
 
-func newPool(service string, cfg *Config, clock func() time.Duration, stirred func()) *pool {
+func newPool(service string, cfg *Config, clock func() time.Duration, stirred func(), event func(Event)) *pool {
 	p := &pool{
 		service: service, zone: cfg.Zone, clock: clock, ejection: cfg.Ejection, refusals: refusalsOf(service),
-		budget: newBudget(cfg.Retry), stirred: stirred, ended: map[string]*node{},
+		budget: newBudget(cfg.Retry), stirred: stirred, event: event, ended: map[string]*node{},
 	}
 	if addresses := cfg.Fallback[service]; len(addresses) > 0 {
 		for _, a := range addresses {

@@ -36,7 +36,7 @@ func (r *Resolver) report(ctx context.Context, conn *grpc.ClientConn) {
 			r.reported.Add(uint64(len(b.GetRows())))
 			continue
 		}
-		r.dropped.Add(uint64(len(b.GetRows())))
+		r.drop(len(b.GetRows()))
 		if ctx.Err() == nil {
 			r.notReported(stream, err)
 		}
@@ -52,4 +52,10 @@ func (r *Resolver) notReported(stream pb.EvidenceService_ReportOutcomesClient, e
 		}
 	}
 	r.views.note("outcomes are not taken by the plane: " + err.Error())
+}
+
+// drop counts rows that reach nobody.
+func (r *Resolver) drop(rows int) {
+	r.dropped.Add(uint64(rows))
+	r.event(Event{Kind: OutcomesDropped, Count: rows})
 }

@@ -66,8 +66,12 @@ type Status struct {
 	Services []ServiceStatus
 	// Missing are features of views that the plane relies on and this library lacks.
 	Missing []string
+	// RefusedViews were not taken: lower ones, and such as did not fit what is held.
+	RefusedViews uint64
 	// Reported and Dropped count rows of outcomes: one is of one endpoint and second.
 	Reported, Dropped uint64
+	// DroppedEvents were not told to Config.Observer.
+	DroppedEvents uint64
 	// KeepError says why views are not on disk; empty where they are.
 	KeepError string
 	// Panics were caught; LastPanic is the last, with its stack.
@@ -93,7 +97,7 @@ type ServiceStatus struct {
 func (r *Resolver) Status() Status {
 	v := r.views.Status()
 	s := Status{
-		Connected: v.Connected, Plane: v.Control, Age: v.Age, Missing: v.Missing, KeepError: v.KeepError, Notes: v.Notes,
+		Connected: v.Connected, Plane: v.Control, Age: v.Age, Missing: v.Missing, RefusedViews: v.Refusals, DroppedEvents: r.untold.Load(), KeepError: v.KeepError, Notes: v.Notes,
 		Reported: r.reported.Load(), Dropped: r.dropped.Load(), Panics: r.views.panics.n.Load(), LastPanic: r.views.panics.text(),
 	}
 	pools := *r.pools.Load()

@@ -26,15 +26,20 @@ type Resolver struct {
 	began   time.Time
 	stir    chan struct{} // endpoints were set aside
 	batches chan *pb.ReportOutcomesRequest
+	events  chan Event
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
 	dropped  atomic.Uint64 // rows of outcomes
 	reported atomic.Uint64
+	untold   atomic.Uint64 // events
 
 	mu    sync.Mutex                       // whoever changes pools
 	pools atomic.Pointer[map[string]*pool] // :: service → its; immutable
 }
+
+// slowestReturn bounds the back-off between two connections to the plane.
+const slowestReturn = 5 * time.Second
 
 // Open loads what is on disk, and begins to follow the plane. It picks by what
 // was on disk from the beginning, whether or not the plane answers. The error
@@ -51,12 +56,13 @@ func Open(ctx context.Context, cfg Config) (*Resolver, error) {
 	}
 	r := &Resolver{
 		cfg: cfg, began: time.Now(), stir: make(chan struct{}, 1),
-		batches: make(chan *pb.ReportOutcomesRequest, batchesHeld),
+		batches: make(chan *pb.ReportOutcomesRequest, batchesHeld), events: make(chan Event, eventsHeld),
 	}
 	r.pools.Store(&map[string]*pool{})
 	r.views, err = OpenViews(ViewsConfig{
 		Name: name, Library: library(), Folder: filepath.Join(cfg.StateDir, "fairlead", "views"),
-		Controls: cfg.Plane, Dial: dial, Log: cfg.Log, beside: r.report,
+		Controls: cfg.Plane, Dial: dial, Log: cfg.Log,
+		beside: r.report, slowest: slowestReturn, event: r.event,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a resolver: %w", err)
@@ -111,6 +117,7 @@ func (r *Resolver) start() {
 	r.views.OnChange(r.see)
 	panics := &r.views.panics
 	r.running.Go(func() { panics.again(ctx, "following the plane", func() { _ = r.views.Run(ctx) }) })
+	r.running.Go(func() { panics.again(ctx, "telling the observer", func() { r.observe(ctx) }) })
 	r.running.Go(func() { panics.again(ctx, "keeping time", func() { r.keepTime(ctx) }) })
 }
 
@@ -133,7 +140,7 @@ func (r *Resolver) Subscribe(services ...string) error {
 			return errors.New("cannot subscribe to a service without a name")
 		}
 		if next[s] == nil {
-			next[s] = newPool(s, &r.cfg, r.clock, r.stirred)
+			next[s] = newPool(s, &r.cfg, r.clock, r.stirred, r.event)
 		}
 	}
 	if len(next) > MostServices {

@@ -63,7 +63,7 @@ func (r *Resolver) tell(rows []*pb.OutcomeRow) {
 		select {
 		case r.batches <- &pb.ReportOutcomesRequest{Rows: rows[:n]}:
 		default:
-			r.dropped.Add(uint64(n))
+			r.drop(n)
 		}
 		rows = rows[n:]
 	}

@@ -46,6 +46,10 @@ type ViewsConfig struct {
 	// beside runs on the connection to a control that has welcomed this
 	// subscriber, until its stream ends; nil is nothing.
 	beside func(context.Context, *grpc.ClientConn)
+	// slowest bounds the back-off between two connections; zero means backoffCap.
+	slowest time.Duration
+	// event is told of what happens; nil tells nobody.
+	event func(Event)
 }
 
 // Views holds the views of the services that are wanted: in memory, on disk,
@@ -71,6 +75,7 @@ type Views struct {
 	gone      map[string]bool // :: service → its file is to be removed
 	hook      *func(*view.Service)
 	keepErr   error
+	refusals  uint64 // views that were not taken
 	connected string
 	heard     time.Time
 	missing   []string // features that the plane relies on and this program lacks
@@ -122,6 +127,9 @@ func (c *ViewsConfig) fill() {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.event == nil {
+		c.event = func(Event) {}
 	}
 }
 
@@ -253,7 +261,7 @@ func (h *Views) Run(ctx context.Context) error {
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var keeper sync.WaitGroup
 	keeper.Go(func() { h.panics.again(keeping, "keeping views", func() { h.keepLoop(keeping) }) })
-	l := loop{controls: h.cfg.Controls, jitter: h.cfg.Jitter, session: h.caught, left: h.left}
+	l := loop{controls: h.cfg.Controls, jitter: h.cfg.Jitter, slowest: h.cfg.slowest, session: h.caught, left: h.left}
 	l.run(ctx)
 	stop()
 	keeper.Wait()
@@ -298,10 +306,14 @@ func (h *Views) hold(c view.Change) (taken bool, err error) {
 	}
 	next, err := x.held.Take(c, h.cfg.Clock().Sub(h.began))
 	if err != nil {
+		h.refusals++
+		h.cfg.event(Event{Kind: ViewRefused, Service: c.Service, Version: c.To, Why: err.Error()})
 		return false, err
 	}
+	h.cfg.event(Event{Kind: ViewTaken, Service: c.Service, Version: c.To})
 	if text := next.Objection(); text != "" && text != x.held.Objection() {
 		h.noteLocked("the view of " + c.Service + " is not picked by as it was sent: " + text)
+		h.cfg.event(Event{Kind: ViewGuarded, Service: c.Service, Version: c.To, Why: text})
 	}
 	x.held, x.refused = next, ""
 	return true, nil

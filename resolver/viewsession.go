@@ -268,6 +268,7 @@ func (h *Views) refused(services []*pb.RefusedRoute) {
 	for _, r := range services {
 		if x := h.held[r.GetService()]; x != nil && x.refused != r.GetReason() {
 			x.refused = r.GetReason()
+			h.cfg.event(Event{Kind: SubscriptionRefused, Service: r.GetService(), Why: r.GetReason()})
 			h.noteLocked("the view of " + r.GetService() + " is refused: " + r.GetReason())
 		}
 	}
@@ -277,6 +278,7 @@ func (h *Views) arrived(address string, missing []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.connected, h.missing = address, missing
+	h.cfg.event(Event{Kind: Connected, Plane: address})
 	h.cfg.Log.Info("views are followed", "control", address, "away", h.away.Back(h.cfg.Clock()).Round(time.Millisecond))
 	if len(missing) > 0 {
 		h.noteLocked(fmt.Sprintf("this program is too old for what views here mean by %v", missing))
@@ -290,6 +292,7 @@ func (h *Views) left(ctx context.Context, address string, err error) {
 	if h.connected != "" {
 		h.connected = ""
 		h.changedLocked()
+		h.cfg.event(Event{Kind: Disconnected, Plane: address, Why: text(err)})
 	}
 	if ctx.Err() != nil {
 		return

@@ -18,6 +18,8 @@ type ViewsStatus struct {
 	Age time.Duration
 	// Views by service.
 	Views []ViewStatus
+	// Refusals counts views that were not taken: lower ones, and such as did not fit.
+	Refusals uint64
 	// Missing are features that the plane relies on and this program lacks.
 	Missing []string
 	// KeepError says why what is held is not on disk; empty where it is.
@@ -45,6 +47,7 @@ func (h *Views) Status() ViewsStatus {
 	defer h.mu.Unlock()
 	s := ViewsStatus{
 		Connected: h.connected != "", Control: h.connected, Missing: slices.Clone(h.missing), Notes: slices.Clone(h.notes),
+		Refusals: h.refusals,
 	}
 	if h.keepErr != nil {
 		s.KeepError = h.keepErr.Error()
