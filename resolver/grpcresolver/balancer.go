@@ -99,6 +99,7 @@ func (b *connections) UpdateClientConnState(s balancer.ClientConnState) error {
 func (b *connections) connection(addresses []grpcresolver.Address) (c *connection, err error) {
 	c = &connection{}
 	c.state.Store(int32(connectivity.Idle))
+	//lint:ignore SA1019 it is deprecated for more than one address, and there is no other
 	c.sub, err = b.cc.NewSubConn(addresses, balancer.NewSubConnOptions{StateListener: func(s balancer.SubConnState) {
 		if s.ConnectivityState == connectivity.TransientFailure {
 			c.failure.Store(failed{s.ConnectionError})

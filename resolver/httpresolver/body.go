@@ -12,9 +12,8 @@ import (
 
 // replay has a request's body sent more than once, where that can be.
 type replay struct {
-	req     *http.Request
-	first   *untouched // nil: there is no body
-	started bool
+	req   *http.Request
+	first *untouched // nil: there is no body
 }
 
 func replayOf(req *http.Request) *replay {
