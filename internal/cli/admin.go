@@ -12,11 +12,11 @@ import (
 )
 
 type tokenCmd struct {
-	Create tokenCreateCmd `cmd:"" help:"Make a token by which one host, gateway or prober joins, once."`
+	Create tokenCreateCmd `cmd:"" help:"Make a token by which one of a role joins, once."`
 }
 
 type tokenCreateCmd struct {
-	Role string        `name:"role" required:"" placeholder:"host|gateway|prober" help:"Role that may join by it."`
+	Role string        `name:"role" required:"" placeholder:"ROLE" help:"Role that may join by it: host, gateway, prober, relay, agent or caller."`
 	Name string        `name:"name" help:"Name that it is bound to. Default: the joiner chooses."`
 	TTL  time.Duration `name:"ttl" default:"1h" placeholder:"D" help:"How long it is good for. Default: ${default}."`
 }

@@ -82,7 +82,8 @@ type commands struct {
 	Logs        logsCmd        `cmd:"" group:"services" help:"Show what the instances wrote."`
 	Events      eventsCmd      `cmd:"" group:"services" help:"Show the history of a service."`
 
-	Token       tokenCmd       `cmd:"" group:"installation" help:"Tokens by which hosts, gateways and probers join."`
+	Token       tokenCmd       `cmd:"" group:"installation" help:"Tokens by which hosts, gateways, probers, relays and agents join."`
+	Identity    identityCmd    `cmd:"" group:"installation" help:"Identities of callers outside our hosts."`
 	Gateways    gatewaysCmd    `cmd:"" group:"installation" help:"List the known gateways, or retire one."`
 	Hosts       hostsCmd       `cmd:"" group:"installation" help:"List the known hosts, drain one, or retire one."`
 	Probers     probersCmd     `cmd:"" group:"installation" help:"List who looks at instances, and who of them is silent or suspect."`

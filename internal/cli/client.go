@@ -32,6 +32,7 @@ type client struct {
 	fairleadv1connect.DiscoveryAPIServiceClient
 	admin    fairleadv1connect.AdminAPIServiceClient
 	registry fairleadv1connect.RegistryServiceClient
+	identity fairleadv1connect.IdentityServiceClient
 	close    func()
 }
 
@@ -103,6 +104,7 @@ func newClient(t *http.Transport, base string) *client {
 		ServiceAPIServiceClient:   fairleadv1connect.NewServiceAPIServiceClient(hc, base),
 		DiscoveryAPIServiceClient: fairleadv1connect.NewDiscoveryAPIServiceClient(hc, base),
 		registry:                  fairleadv1connect.NewRegistryServiceClient(hc, base),
+		identity:                  fairleadv1connect.NewIdentityServiceClient(hc, base),
 		admin:                     fairleadv1connect.NewAdminAPIServiceClient(hc, base),
 		close:                     t.CloseIdleConnections,
 	}

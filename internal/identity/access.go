@@ -13,6 +13,7 @@ type Socket string
 // The sockets between parts.
 const (
 	SocketControl     Socket = "control"      // API and streams, by TLS
+	SocketRelay       Socket = "relay"        // callers dial relays
 	SocketGatewayPoll Socket = "gateway-poll" // hosts dial gateways
 	SocketLocal       Socket = "local"        // the API by a UNIX socket
 )
@@ -39,21 +40,35 @@ type Rule struct {
 const (
 	procJoin  = "fairlead.v1.IdentityService/Join"
 	procRenew = "fairlead.v1.IdentityService/Renew"
+	// An operator makes callers, a host the identities of what it runs.
+	procIssueCaller  = "fairlead.v1.IdentityService/IssueCaller"
+	procIssueService = "fairlead.v1.IdentityService/IssueService"
+	// What every caller does: hold views, and report what became of calls.
+	procSubscribe = "fairlead.v1.SubscriptionService/*"
+	procReport    = "fairlead.v1.EvidenceService/ReportOutcomes"
+	procRegister  = "fairlead.v1.RegistryService/*"
 )
 
 // Rules is the whole table: what is not in it is refused.
 func Rules() []Rule {
-	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*", "fairlead.v1.DiscoveryAPIService/*", "fairlead.v1.RegistryService/*"}
+	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*", "fairlead.v1.DiscoveryAPIService/*", procRegister, procIssueCaller}
 	return []Rule{
 		{Nobody, SocketControl, []string{procJoin}},
 		{Expired, SocketControl, []string{procRenew}},
-		{Who(Host), SocketControl, []string{"fairlead.v1.HostControlService/*", procRenew}},
-		{Who(Gateway), SocketControl, []string{"fairlead.v1.ViewService/*", "fairlead.v1.SubscriptionService/*", "fairlead.v1.EvidenceService/ReportOutcomes", procRenew}},
-		{Who(Relay), SocketControl, []string{procRenew}},
+		{Who(Host), SocketControl, []string{"fairlead.v1.HostControlService/*", procIssueService, procRenew}},
+		{Who(Gateway), SocketControl, []string{"fairlead.v1.ViewService/*", procSubscribe, procReport, procRenew}},
+		{Who(Relay), SocketControl, []string{procSubscribe, procReport, procRenew}},
 		{Who(Prober), SocketControl, []string{"fairlead.v1.ProbeService/*", procRenew}},
-		{Who(Agent), SocketControl, []string{procRenew}},
+		{Who(Agent), SocketControl, []string{procSubscribe, procReport, procRenew}},
+		{Who(Caller), SocketControl, []string{procSubscribe, procReport, procRegister, procRenew}},
+		{Who(Service), SocketControl, []string{procSubscribe, procReport, procRegister, procRenew}},
 		{Who(Operator), SocketControl, append([]string{procRenew}, operatorAPI...)},
 		{Who(Operator), SocketLocal, operatorAPI},
+		{Who(Gateway), SocketRelay, []string{procSubscribe, procReport}},
+		{Who(Relay), SocketRelay, []string{procSubscribe, procReport}},
+		{Who(Agent), SocketRelay, []string{procSubscribe, procReport}},
+		{Who(Caller), SocketRelay, []string{procSubscribe, procReport}},
+		{Who(Service), SocketRelay, []string{procSubscribe, procReport}},
 		{Who(Host), SocketGatewayPoll, []string{"fairlead.v1.PollService/*"}},
 		// Control needs nothing of another control yet.
 	}

@@ -29,11 +29,13 @@ const (
 	Prober   Role = "prober"
 	Agent    Role = "agent"
 	Operator Role = "operator" // a person or their tool
+	Caller   Role = "caller"   // who calls services from outside our hosts
+	Service  Role = "service"  // the instances of a service under one of our hosts
 )
 
 // Roles returns the closed set.
 func Roles() []Role {
-	return []Role{Control, Relay, Gateway, Host, Prober, Agent, Operator}
+	return []Role{Control, Relay, Gateway, Host, Prober, Agent, Operator, Caller, Service}
 }
 
 // Known says whether r is one of the closed set.

@@ -16,6 +16,7 @@ type Peer struct {
 	NotAfter time.Time
 	Serial   string // of its certificate, in hex
 	Local    bool   // reached by a UNIX socket, known by the file's permission
+	HeldBy   string // host whose instances of a service they are; empty for others
 }
 
 // Anonymous says that the peer showed no identity.
@@ -59,8 +60,13 @@ func peerOfCert(leaf *x509.Certificate, now time.Time) (Peer, error) {
 	if err != nil {
 		return Peer{}, err
 	}
+	heldBy := ""
+	if len(leaf.Subject.OrganizationalUnit) == 1 {
+		heldBy = leaf.Subject.OrganizationalUnit[0]
+	}
 	return Peer{
 		ID:       id,
+		HeldBy:   heldBy,
 		Expired:  now.After(leaf.NotAfter),
 		NotAfter: leaf.NotAfter,
 		Serial:   leaf.SerialNumber.Text(16),

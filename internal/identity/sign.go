@@ -15,7 +15,14 @@ import (
 type SignOption func(*signing)
 
 type signing struct {
-	hosts []string
+	hosts  []string
+	heldBy string
+}
+
+// HeldBy names the host that holds a service's identity: the instances of a
+// service on one host have one, and are told by it from those on another.
+func HeldBy(host string) SignOption {
+	return func(s *signing) { s.heldBy = host }
 }
 
 // WithHosts adds DNS names and IP addresses at which the server can be
@@ -70,6 +77,9 @@ func (a *Authority) template(id ID, opts []SignOption) (*x509.Certificate, error
 	var s signing
 	for _, o := range opts {
 		o(&s)
+	}
+	if s.heldBy != "" {
+		t.Subject.OrganizationalUnit = []string{s.heldBy}
 	}
 	return t, addHosts(t, id.Role, s.hosts)
 }

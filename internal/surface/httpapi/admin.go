@@ -22,12 +22,12 @@ import (
 // maxTokenTTL bounds how long a join token may lie about.
 const maxTokenTTL = 30 * 24 * time.Hour
 
-// CreateToken makes a token by which one host, gateway or prober may join once.
+// CreateToken makes a token by which one of a role may join once.
 func (a *API) CreateToken(ctx context.Context, req *connect.Request[fairleadv1.CreateTokenRequest]) (*connect.Response[fairleadv1.CreateTokenResponse], error) {
 	m := req.Msg
 	role := identity.Role(m.GetRole())
-	if role != identity.Host && role != identity.Gateway && role != identity.Prober {
-		return nil, fault.New(fault.Invalid, "say --role host, --role gateway or --role prober", "role %q cannot join by a token", m.GetRole())
+	if !slices.Contains([]identity.Role{identity.Host, identity.Gateway, identity.Prober, identity.Relay, identity.Agent, identity.Caller}, role) {
+		return nil, fault.New(fault.Invalid, "say --role host, gateway, prober, relay, agent or caller", "role %q cannot join by a token", m.GetRole())
 	}
 	ttl := m.GetTtl().AsDuration()
 	if ttl < 0 || ttl > maxTokenTTL {

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -64,7 +66,7 @@ func (a *API) nameIsFree(ctx context.Context, role identity.Role, name string) e
 		"a %s named %q is known already, and the token is not bound to that name", role, name)
 }
 
-const newToken = "make a new one: fairlead token create --role host|gateway|prober"
+const newToken = "make a new one: fairlead token create --role host|gateway|prober|relay|agent|caller"
 
 // joinFault gives the errors of a token their code.
 func joinFault(err error) error {
@@ -85,11 +87,64 @@ func (a *API) Renew(ctx context.Context, m *fairleadv1.RenewRequest) (*fairleadv
 	if p.Anonymous() || p.Local {
 		return nil, fault.New(fault.Unauthenticated, "join with a token", "nobody's identity cannot be renewed")
 	}
-	cert, err := a.Authority.Sign(m.GetCsrPem(), p.ID)
+	cert, err := a.Authority.Sign(m.GetCsrPem(), p.ID, identity.HeldBy(p.HeldBy))
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, "", err)
 	}
 	return &fairleadv1.RenewResponse{CertificatePem: cert, BundlePem: a.Authority.Bundle()}, nil
+}
+
+// IssueCaller gives an operator the identity of a caller outside our hosts.
+func (a *API) IssueCaller(ctx context.Context, m *fairleadv1.IssueCallerRequest) (*fairleadv1.IssueCallerResponse, error) {
+	if err := identity.CheckName(m.GetName()); err != nil {
+		return nil, fault.Wrap(fault.Invalid, "", err)
+	}
+	id := identity.ID{TrustDomain: a.Authority.TrustDomain(), Role: identity.Caller, Name: m.GetName()}
+	cert, err := a.Authority.Sign(m.GetCsrPem(), id)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, "", err)
+	}
+	a.Log.Info("a caller's identity was issued", "identity", id.String(), "by", by(ctx, ""))
+	return &fairleadv1.IssueCallerResponse{CertificatePem: cert, BundlePem: a.Authority.Bundle()}, nil
+}
+
+// IssueService gives a host the identity of a service that it was assigned
+// instances of.
+func (a *API) IssueService(ctx context.Context, m *fairleadv1.IssueServiceRequest) (*fairleadv1.IssueServiceResponse, error) {
+	p := identity.PeerFromContext(ctx)
+	if p.ID.Role != identity.Host {
+		return nil, fault.New(fault.Forbidden, "", "only a host is given the identity of what it runs")
+	}
+	if err := service.CheckServiceName(m.GetService()); err != nil {
+		return nil, err
+	}
+	assigned, err := a.assigned(ctx, p.ID.Name, m.GetService())
+	if err != nil {
+		return nil, err
+	}
+	if !assigned {
+		return nil, fault.New(fault.Forbidden, "", "host %s was assigned no instance of service %q", p.ID.Name, m.GetService())
+	}
+	id := identity.ID{TrustDomain: a.Authority.TrustDomain(), Role: identity.Service, Name: m.GetService()}
+	cert, err := a.Authority.Sign(m.GetCsrPem(), id, identity.HeldBy(p.ID.Name))
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, "", err)
+	}
+	return &fairleadv1.IssueServiceResponse{CertificatePem: cert, BundlePem: a.Authority.Bundle()}, nil
+}
+
+// assigned says whether a revision of the service has a slot on the host.
+func (a *API) assigned(ctx context.Context, host, name string) (bool, error) {
+	all, _, err := list[service.Revision](ctx, a.Store, service.KindRevision, func(n string) bool { return strings.HasPrefix(n, name+"-") })
+	if err != nil {
+		return false, err
+	}
+	for _, r := range all {
+		if r.Service == name && slices.ContainsFunc(r.Slots, func(s service.Slot) bool { return s.Host == host }) {
+			return true, nil
+		}
+	}
+	return false, nil
 }
 
 // identityConnect serves the identity service to operators, to expired
@@ -112,6 +167,22 @@ func (i identityConnect) Renew(ctx context.Context, req *connect.Request[fairlea
 	return connect.NewResponse(resp), nil
 }
 
+func (i identityConnect) IssueCaller(ctx context.Context, req *connect.Request[fairleadv1.IssueCallerRequest]) (*connect.Response[fairleadv1.IssueCallerResponse], error) {
+	resp, err := i.api.IssueCaller(ctx, req.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(resp), nil
+}
+
+func (i identityConnect) IssueService(ctx context.Context, req *connect.Request[fairleadv1.IssueServiceRequest]) (*connect.Response[fairleadv1.IssueServiceResponse], error) {
+	resp, err := i.api.IssueService(ctx, req.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(resp), nil
+}
+
 // IdentityServer serves the identity service to roles, by grpc-go.
 func (a *API) IdentityServer() fairleadv1.IdentityServiceServer { return identityGRPC{api: a} }
 
@@ -127,6 +198,11 @@ func (i identityGRPC) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fai
 
 func (i identityGRPC) Renew(ctx context.Context, m *fairleadv1.RenewRequest) (*fairleadv1.RenewResponse, error) {
 	resp, err := i.api.Renew(ctx, m)
+	return resp, fault.ToGRPC(coded(err))
+}
+
+func (i identityGRPC) IssueService(ctx context.Context, m *fairleadv1.IssueServiceRequest) (*fairleadv1.IssueServiceResponse, error) {
+	resp, err := i.api.IssueService(ctx, m)
 	return resp, fault.ToGRPC(coded(err))
 }
 

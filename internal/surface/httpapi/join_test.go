@@ -1,6 +1,9 @@
 package httpapi
 
 import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
 	"errors"
 	"strings"
 	"testing"
@@ -61,4 +64,63 @@ func TestATokenOfAnotherRoleIsNotSpent(t *testing.T) {
 			t.Errorf("the token should be unspent: %v", err)
 		}
 	})
+}
+
+func TestAHostIsGivenTheIdentityOfWhatItWasAssignedAndNothingElse(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.put(service.KindRevision, "web-00001", service.Revision{Name: "web-00001", Service: "web", Slots: []service.Slot{{ID: "web-00001.0", Host: "h1"}}})
+		w.put(service.KindRevision, "web-api-00001", service.Revision{Name: "web-api-00001", Service: "web-api", Slots: []service.Slot{{ID: "web-api-00001.0", Host: "h2"}}})
+		for _, c := range []struct {
+			role          identity.Role
+			name, service string
+			given         bool
+		}{
+			{identity.Host, "h1", "web", true},
+			{identity.Host, "h2", "web-api", true},
+			{identity.Host, "h2", "web", false},
+			{identity.Host, "h1", "web-api", false},
+			{identity.Host, "h1", "nothing", false},
+			{identity.Gateway, "h1", "web", false},
+			{identity.Operator, "h1", "web", false},
+		} {
+			csr, err := w.keystore().NewCSR()
+			if err != nil {
+				t.Fatal(err)
+			}
+			peer := identity.Peer{ID: identity.ID{TrustDomain: "fairlead", Role: c.role, Name: c.name}}
+			m, err := w.api.IssueService(identity.ContextWithPeer(w.ctx, peer), &fairleadv1.IssueServiceRequest{Service: c.service, CsrPem: csr})
+			switch {
+			case !c.given && !errors.Is(err, fault.Forbidden):
+				t.Errorf("%s %s for %s: %v", c.role, c.name, c.service, err)
+			case c.given && err != nil:
+				t.Errorf("%s %s for %s: %v", c.role, c.name, c.service, err)
+			case c.given:
+				got := peerOfPEM(t, m.GetCertificatePem())
+				if got.ID.String() != "spiffe://fairlead/service/"+c.service || got.HeldBy != c.name {
+					t.Errorf("%s %s for %s is given %s, held by %q", c.role, c.name, c.service, got, got.HeldBy)
+				}
+				again, err := w.api.Renew(identity.ContextWithPeer(w.ctx, got), &fairleadv1.RenewRequest{CsrPem: csr})
+				if err != nil || peerOfPEM(t, again.GetCertificatePem()).HeldBy != c.name {
+					t.Errorf("renewed it is held by another: %v", err)
+				}
+			}
+		}
+	})
+}
+
+func peerOfPEM(t *testing.T, content []byte) identity.Peer {
+	t.Helper()
+	block, _ := pem.Decode(content)
+	if block == nil {
+		t.Fatalf("no certificate: %s", content)
+	}
+	leaf, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := identity.PeerOf(tls.ConnectionState{PeerCertificates: []*x509.Certificate{leaf}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
 }

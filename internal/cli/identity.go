@@ -1,0 +1,141 @@
+package cli
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"connectrpc.com/connect"
+
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
+	"github.com/fairlead-platform/fairlead/internal/credential"
+	"github.com/fairlead-platform/fairlead/internal/fault"
+)
+
+type identityCmd struct {
+	Caller identityCallerCmd `cmd:"" help:"Make an identity for someone who calls services from outside our hosts."`
+	Renew  identityRenewCmd  `cmd:"" help:"Renew the identity in a folder by itself, expired or not."`
+	Show   identityShowCmd   `cmd:"" help:"Show whose identity a folder holds, and until when."`
+}
+
+type identityCallerCmd struct {
+	Name  string `arg:"" help:"Name of the caller, unique in the installation."`
+	Out   string `name:"out" required:"" placeholder:"DIR" help:"Folder to write key.pem, cert.pem and bundle.pem into; made where it is missing."`
+	Force bool   `name:"force" help:"Replace the identity that the folder holds."`
+}
+
+// Run makes the key here: it never leaves this machine.
+func (cmd *identityCallerCmd) Run(c *call) error {
+	dir, err := filepath.Abs(cmd.Out)
+	if err != nil {
+		return fmt.Errorf("cannot find the folder: %w", err)
+	}
+	there, err := credential.Exists(dir)
+	if err != nil {
+		return err
+	}
+	if there && !cmd.Force {
+		return fault.New(fault.Exists, "name another folder, or replace it by --force: whoever uses it goes on by the new one", "%s holds an identity already", dir)
+	}
+	key, err := credential.NewKey()
+	if err != nil {
+		return err
+	}
+	csr, err := key.Request()
+	if err != nil {
+		return err
+	}
+	cl, err := c.dial()
+	if err != nil {
+		return err
+	}
+	defer cl.close()
+	resp, err := cl.identity.IssueCaller(c.ctx, connect.NewRequest(&fairleadv1.IssueCallerRequest{Name: cmd.Name, CsrPem: csr}))
+	if err != nil {
+		return remote(err)
+	}
+	if err := (credential.Files{Key: key.PEM, Cert: resp.Msg.GetCertificatePem(), Bundle: resp.Msg.GetBundlePem()}).Write(dir); err != nil {
+		return err
+	}
+	return c.tellIdentity(dir)
+}
+
+type identityShowCmd struct {
+	Dir string `arg:"" help:"Folder of the identity."`
+}
+
+func (cmd *identityShowCmd) Run(c *call) error { return c.tellIdentity(cmd.Dir) }
+
+func (c *call) tellIdentity(dir string) error {
+	f, err := credential.Open(dir)
+	if err != nil {
+		return fault.Wrap(fault.Invalid, "", err)
+	}
+	if !c.out.table() {
+		return c.out.value(map[string]any{"identity": f.ID(), "folder": dir, "expires": f.NotAfter(), "renewal": f.RenewAt(), "managed": f.Managed()})
+	}
+	c.out.line("identity %s in %s", f.ID(), dir)
+	left := time.Until(f.NotAfter())
+	if left > 0 {
+		c.out.line("expires  %s, in %s", f.NotAfter().Local().Format("2006-01-02 15:04:05"), span(left))
+	} else {
+		c.out.line("expired  %s, %s ago: it may renew itself still, and nothing else", f.NotAfter().Local().Format("2006-01-02 15:04:05"), span(-left))
+	}
+	if f.Managed() {
+		c.out.line("renewed  by the host that wrote it")
+	} else {
+		c.out.line("renewed  by the resolver or agent that uses it, at one third of its life (from %s); or by: fairlead identity renew %s", f.RenewAt().Local().Format("2006-01-02"), dir)
+	}
+	return nil
+}
+
+type identityRenewCmd struct {
+	Dir   string `arg:"" help:"Folder of the identity."`
+	IfDue bool   `name:"if-due" help:"Do nothing before one third of its life is over, for a daily job."`
+}
+
+// Run shows the identity itself, and needs no operator's.
+func (cmd *identityRenewCmd) Run(c *call) error {
+	f, err := credential.Open(cmd.Dir)
+	if err != nil {
+		return fault.Wrap(fault.Invalid, "", err)
+	}
+	if f.Managed() {
+		return fault.New(fault.Invalid, "", "the host that wrote %s renews it", cmd.Dir)
+	}
+	if cmd.IfDue && time.Now().Before(f.RenewAt()) {
+		return c.tellIdentity(cmd.Dir)
+	}
+	api := orDefault(c.opts.API, DefaultAPI)
+	if path, ok := socketPath(api); ok {
+		return fault.New(fault.Invalid, "name control by --api HOST:PORT", "an identity is not renewed by the socket %s: it is shown by TLS", path)
+	}
+	if err := f.Renew(c.ctx, renewAt(f, api)); err != nil {
+		return err
+	}
+	return c.tellIdentity(cmd.Dir)
+}
+
+// renewAt asks the control at the address.
+func renewAt(f *credential.Folder, address string) credential.Call {
+	return func(ctx context.Context, csr []byte) (cert, bundle []byte, err error) {
+		probe, err := (&tls.Dialer{Config: f.TLS("control")}).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, nil, &unreachableError{fmt.Errorf("cannot reach control at %s: %w", address, err)}
+		}
+		_ = probe.Close() // only whether it is there was asked
+		// gRPC wherever it lands: a valid identity is served among roles, an expired one beside operators.
+		transport := &http.Transport{TLSClientConfig: f.TLS("control"), ForceAttemptHTTP2: true}
+		defer transport.CloseIdleConnections()
+		client := fairleadv1connect.NewIdentityServiceClient(&http.Client{Transport: transport}, "https://"+address, connect.WithGRPC())
+		resp, err := client.Renew(ctx, connect.NewRequest(&fairleadv1.RenewRequest{CsrPem: csr}))
+		if err != nil {
+			return nil, nil, remote(err)
+		}
+		return resp.Msg.GetCertificatePem(), resp.Msg.GetBundlePem(), nil
+	}
+}
