@@ -110,24 +110,59 @@ func (cmd *identityRenewCmd) Run(c *call) error {
 	if cmd.IfDue && time.Now().Before(f.RenewAt()) {
 		return c.tellIdentity(cmd.Dir)
 	}
-	api := orDefault(c.opts.API, DefaultAPI)
-	if path, ok := socketPath(api); ok {
-		return fault.New(fault.Invalid, "name control by --api HOST:PORT", "an identity is not renewed by the socket %s: it is shown by TLS", path)
+	address, err := c.tlsAddress()
+	if err != nil {
+		return err
 	}
-	if err := f.Renew(c.ctx, renewAt(f, api)); err != nil {
+	if err := c.reach(f, address); err != nil {
+		return err
+	}
+	if err := f.Renew(c.ctx, renewAt(f, address)); err != nil {
 		return err
 	}
 	return c.tellIdentity(cmd.Dir)
 }
 
+// dialBy finds the API as an operator, or shows the identity of a folder.
+func (c *call) dialBy(folder string) (*client, error) {
+	if folder == "" {
+		return c.dial()
+	}
+	f, err := credential.Open(folder)
+	if err != nil {
+		return nil, fault.Wrap(fault.Invalid, "", err)
+	}
+	address, err := c.tlsAddress()
+	if err != nil {
+		return nil, err
+	}
+	if err := c.reach(f, address); err != nil {
+		return nil, err
+	}
+	return newClient(&http.Transport{TLSClientConfig: f.TLS("control")}, "https://"+address), nil
+}
+
+// tlsAddress is where control is shown an identity.
+func (c *call) tlsAddress() (string, error) {
+	api := orDefault(c.opts.API, DefaultAPI)
+	if path, ok := socketPath(api); ok {
+		return "", fault.New(fault.Invalid, "name control by --api HOST:PORT", "an identity is shown by TLS, and not at the socket %s", path)
+	}
+	return api, nil
+}
+
+// reach says whether control is there at all.
+func (c *call) reach(f *credential.Folder, address string) error {
+	probe, err := (&tls.Dialer{Config: f.TLS("control")}).DialContext(c.ctx, "tcp", address)
+	if err != nil {
+		return &unreachableError{fmt.Errorf("cannot reach control at %s: %w", address, err)}
+	}
+	return probe.Close()
+}
+
 // renewAt asks the control at the address.
 func renewAt(f *credential.Folder, address string) credential.Call {
 	return func(ctx context.Context, csr []byte) (cert, bundle []byte, err error) {
-		probe, err := (&tls.Dialer{Config: f.TLS("control")}).DialContext(ctx, "tcp", address)
-		if err != nil {
-			return nil, nil, &unreachableError{fmt.Errorf("cannot reach control at %s: %w", address, err)}
-		}
-		_ = probe.Close() // only whether it is there was asked
 		// gRPC wherever it lands: a valid identity is served among roles, an expired one beside operators.
 		transport := &http.Transport{TLSClientConfig: f.TLS("control"), ForceAttemptHTTP2: true}
 		defer transport.CloseIdleConnections()

@@ -22,6 +22,7 @@ type registerCmd struct {
 	Address  string `name:"address" required:"" placeholder:"HOST:PORT" help:"Where callers reach the instance. It must show that it is yours."`
 	Zone     string `name:"zone" placeholder:"ZONE" help:"Zone it stands in."`
 	Revision string `name:"revision" placeholder:"NAME" help:"Revision that it runs, as you name it."`
+	Identity string `name:"identity" placeholder:"DIR" help:"Folder of the identity to register by: it may register instances of the service of its own name only. Default: the operator's credential."`
 	Webroot  string `name:"webroot" placeholder:"DIR" help:"Folder that the instance serves at /: the challenge is put into it. Default: this command answers at the address itself, before the instance listens there."`
 }
 
@@ -33,7 +34,7 @@ const (
 
 // Run registers, renews until it is told to end, and then deregisters.
 func (cmd *registerCmd) Run(c *call) error {
-	cl, err := c.dial()
+	cl, err := c.dialBy(cmd.Identity)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -38,7 +39,9 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"fairlead": func() {
-			os.Exit(Run(context.Background(), Env{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Roles: noRoles{}}))
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+			defer stop()
+			os.Exit(Run(ctx, Env{Args: os.Args[1:], Stdout: os.Stdout, Stderr: os.Stderr, Getenv: os.Getenv, Roles: noRoles{}}))
 		},
 	})
 }
@@ -68,6 +71,7 @@ func TestScripts(t *testing.T) {
 			e.Values["plane"] = p
 			e.Setenv("FAIRLEAD_DATA", p.data)
 			e.Setenv("NO_COLOR", "1")
+			e.Setenv("FREE", freeAddress(t))
 			e.Setenv("HOME", e.Getenv("WORK"))
 			e.Defer(func() {
 				if err := p.close(); err != nil {
@@ -93,6 +97,16 @@ func TestScripts(t *testing.T) {
 			},
 		},
 	})
+}
+
+// freeAddress is one at which nobody listens.
+func freeAddress(t *testing.T) string {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
 }
 
 // plane is a control plane whose leader is the script.
@@ -132,7 +146,7 @@ func newPlane(work string) (*plane, error) {
 		return nil, err
 	}
 	p.api = httpapi.New(httpapi.Config{
-		Store: p.store, Bucket: p.bucket, Hosts: hosts{p}, Gateways: gateways{}, Logs: p, Leader: p, Authority: p.authority, Discovery: p, Runtime: p,
+		Store: p.store, Bucket: p.bucket, Hosts: hosts{p}, Gateways: gateways{}, Logs: p, Leader: p, Authority: p.authority, Discovery: p, Runtime: p, Registry: p,
 		NewID: func() string { return ulid.Make().String() }, Rand: rand.Reader,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -493,6 +507,8 @@ func (p *plane) do(args []string) error {
 			return err
 		}
 		return p.deployed(d)
+	case "registered", "deregistered":
+		return p.awaitLease(args[1], args[0] == "registered")
 	case "open":
 		return p.open()
 	}

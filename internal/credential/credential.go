@@ -266,3 +266,19 @@ func (f *Folder) Managed() bool {
 	_, err := os.Stat(filepath.Join(f.dir, FileManaged))
 	return err == nil
 }
+
+// Load reads the files of a folder, which fit together.
+func Load(dir string) (Files, error) {
+	var w Files
+	for name, into := range map[string]*[]byte{FileKey: &w.Key, FileCert: &w.Cert, FileBundle: &w.Bundle} {
+		content, err := readFile(filepath.Join(dir, name), name == FileKey)
+		if err != nil {
+			return Files{}, fmt.Errorf("cannot read the identity in %s: %w", dir, err)
+		}
+		*into = content
+	}
+	if _, err := parse(w.Key, w.Cert, w.Bundle); err != nil {
+		return Files{}, fmt.Errorf("cannot read the identity in %s: %w", dir, err)
+	}
+	return w, nil
+}

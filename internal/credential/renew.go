@@ -85,8 +85,11 @@ func (f *Folder) Run(ctx context.Context, call Call, failed func(error)) {
 		case due.IsZero():
 			sleep(ctx, lookForFirst)
 			continue
-		case wait > 0 || f.Managed():
-			sleep(ctx, min(max(wait, lookForFirst), lookAgain))
+		case f.Managed():
+			sleep(ctx, lookAgain)
+			continue
+		case wait > 0:
+			sleep(ctx, min(wait, lookAgain))
 			continue
 		}
 		err := f.once(ctx, call)

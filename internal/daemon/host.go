@@ -3,12 +3,14 @@ package daemon
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"path/filepath"
 	"time"
 
 	"google.golang.org/grpc"
 
+	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/cli"
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/host"
@@ -45,6 +47,7 @@ func openHost(p *process, cfg hostConfig) (*hostRole, error) {
 	}
 	h.host, err = host.New(host.Config{
 		Name: cfg.name, Zone: cfg.zone, Dir: folder, Control: cfg.controls, DialControl: append(toControl(h.keys, cfg.controls), control.option()),
+		Identities: host.Issuing{Issue: issuer(h.keys, cfg.controls), Bundle: h.keys.Bundle}, Plane: cfg.controls,
 		DialGateway: func(string) []grpc.DialOption { return dialOptions(h.keys, identity.Gateway) },
 		Library:     "fairlead host " + p.Version, Metrics: p.ops.Registry(), Advertise: cfg.advertise, KeepInstances: cfg.keep, Leave: cfg.leave, Logger: p.log,
 	})
@@ -57,6 +60,31 @@ func openHost(p *process, cfg hostConfig) (*hostRole, error) {
 		connected: control.connected,
 	})
 	return h, nil
+}
+
+// issuer asks the first control that answers for the identity of a service.
+func issuer(keys *identity.Keystore, controls []string) func(context.Context, string, []byte) ([]byte, []byte, error) {
+	return func(ctx context.Context, service string, csr []byte) (cert, bundle []byte, err error) {
+		for _, address := range controls {
+			if cert, bundle, err = issueAt(ctx, keys, address, service, csr); err == nil || errors.Is(err, fault.Forbidden) {
+				return cert, bundle, err
+			}
+		}
+		return nil, nil, err
+	}
+}
+
+func issueAt(ctx context.Context, keys *identity.Keystore, address, service string, csr []byte) (cert, bundle []byte, err error) {
+	conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(identity.ClientCredentials(keys, identity.Control)))
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot dial control: %w", err)
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	m, err := fairleadv1.NewIdentityServiceClient(conn).IssueService(ctx, &fairleadv1.IssueServiceRequest{Service: service, CsrPem: csr})
+	if err != nil {
+		return nil, nil, fault.FromGRPC(err)
+	}
+	return m.GetCertificatePem(), m.GetBundlePem(), nil
 }
 
 // serve adopts what runs and keeps it running.

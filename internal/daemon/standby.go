@@ -18,6 +18,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/control"
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/identity"
+	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
 )
 
 // turned is told when this control begins to lead and when it ends: whoever
@@ -120,6 +121,9 @@ func live() map[string]bool { // :: procedure → goes on
 		fairleadv1connect.DiscoveryAPIServiceGetPropagationProcedure:  false,
 		fairleadv1connect.DiscoveryAPIServiceTestContractProcedure:    false,
 		fairleadv1connect.DiscoveryAPIServiceDiffRuntimeProcedure:     false,
+		fairleadv1connect.RegistryServiceRegisterProcedure:            false,
+		fairleadv1connect.RegistryServiceRenewLeaseProcedure:          false,
+		fairleadv1connect.RegistryServiceDeregisterProcedure:          false,
 		fairleadv1connect.AdminAPIServiceListGatewaysProcedure:        false,
 		fairleadv1connect.AdminAPIServiceListHostsProcedure:           false,
 		fairleadv1connect.AdminAPIServiceListProbersProcedure:         false,
@@ -159,6 +163,7 @@ func (w *way) proxy(address string) *httputil.ReverseProxy {
 		Rewrite: func(p *httputil.ProxyRequest) {
 			p.SetURL(&url.URL{Scheme: "https", Host: address})
 			p.Out.Header.Set(passed, processName())
+			p.Out.Header.Set(httpapi.OnBehalf, identity.PeerFromContext(p.In.Context()).ID.String())
 		},
 		Transport: w.transport, FlushInterval: -1,
 		ErrorHandler: func(rw http.ResponseWriter, r *http.Request, err error) {

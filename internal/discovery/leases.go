@@ -34,6 +34,7 @@ const (
 type Registration struct {
 	Service, Address, Zone, Revision string
 	By                               string // who registers it, and alone may renew it
+	Of                               string // the only service that it may register; empty is any
 }
 
 var errNotObserving = fault.New(fault.Unavailable, "ask again in a few seconds", "nothing is registered yet: this control has only just begun to observe, or does not lead")
@@ -69,7 +70,19 @@ func (p *Plane) Admits(r Registration) error {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	if err := t.own(r); err != nil {
+		return err
+	}
 	return t.watched(r.Service, r.Address)
+}
+
+// own refuses a workload that registers for another. It is counted.
+func (t *term) own(r Registration) error {
+	if r.Of == "" || r.Of == r.Service {
+		return nil
+	}
+	t.ingest.Discard(evidence.NotItself, 1)
+	return fault.New(fault.Forbidden, "an operator registers for others", "%s may register instances of service %s only, not of %s", r.By, r.Of, r.Service)
 }
 
 // Register enters an instance whose address was proved. When it returns, the
@@ -104,6 +117,9 @@ func (p *Plane) Register(ctx context.Context, r Registration) (id string, err er
 }
 
 func (t *term) admit(r Registration) error {
+	if err := t.own(r); err != nil {
+		return err
+	}
 	if err := t.watched(r.Service, r.Address); err != nil {
 		return err
 	}

@@ -36,6 +36,10 @@ type Config struct {
 	// DialGateway options, credentials among them, by the gateway's name; nil
 	// means DialControl's. It is asked at each dial.
 	DialGateway func(gateway string) []grpc.DialOption
+	// Identities of the services that run here.
+	Identities Issuing
+	// Plane are the addresses that instances hold views from; none are not told.
+	Plane []string
 	// Library that is told to the leader, for people; may be empty.
 	Library string
 

@@ -22,6 +22,7 @@ type Host struct {
 	ports     *ports
 	artifacts *artifacts
 	words     *words
+	lent      *identities
 	boot      string
 	session   string // of this process, told to control and gateways
 	leader    atomic.Pointer[grpc.ClientConn]
@@ -71,6 +72,7 @@ func New(cfg Config) (*Host, error) {
 		links: map[string]*link{}, processes: map[string]*handle{}, endings: map[string]*ending{}, outgoing: newOutgoing(), chores: make(chan struct{}, 1),
 		departure: newDeparture(),
 	}
+	h.lent = &identities{h: h}
 	if h.boot, err = bootID(); err != nil {
 		return nil, err
 	}
@@ -143,6 +145,7 @@ func (h *Host) Run(ctx context.Context) error {
 	})
 	h.life.Go(h.words.serve)
 	h.life.Go(h.houseKeep)
+	h.life.Go(h.lent.keep)
 	<-ctx.Done()
 	if !h.cfg.KeepInstances {
 		h.leave()

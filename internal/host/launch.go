@@ -45,6 +45,13 @@ func (h *Host) environment(r record, home, tmp string) map[string]string {
 		envInstance: r.ID,
 		envHost:     h.folder.marker,
 	})
+	env[envZone] = h.cfg.Zone
+	if !h.lent.none() {
+		env[envIdentity] = r.Folder + "/" + dirIdentity
+	}
+	if len(h.cfg.Plane) > 0 {
+		env[envPlane] = strings.Join(h.cfg.Plane, ",")
+	}
 	if url := h.words.url(); url != "" {
 		env[envSelfURL], env[envSelfKey] = url, h.words.token(r.ID)
 	}

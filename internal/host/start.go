@@ -104,6 +104,7 @@ func (h *Host) launchIn(in *instance, user *account) error {
 	if err != nil {
 		return err
 	}
+	h.lent.lend(in, user)
 	l := launch{user: user, dir: f.dir}
 	home := f.dir
 	if user != nil {

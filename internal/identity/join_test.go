@@ -31,7 +31,10 @@ func (i *issuer) Renew(ctx context.Context, m *fairleadv1.RenewRequest) (*fairle
 }
 
 // others serves those whom grpc-go does not.
-type others struct{ *issuer }
+type others struct {
+	fairleadv1connect.UnimplementedIdentityServiceHandler
+	*issuer
+}
 
 func (i others) Join(ctx context.Context, r *connect.Request[fairleadv1.JoinRequest]) (*connect.Response[fairleadv1.JoinResponse], error) {
 	req := JoinRequest{Token: r.Msg.GetToken(), Name: r.Msg.GetName(), CSR: r.Msg.GetCsrPem()}
@@ -64,7 +67,7 @@ func startIssuer(t *testing.T, now func() time.Time) (*issuer, string) {
 	guard := Guard{Socket: SocketControl, Now: now}
 	rpc := grpc.NewServer(grpc.Creds(ServerCredentials()), grpc.UnaryInterceptor(guard.Unary))
 	fairleadv1.RegisterIdentityServiceServer(rpc, i)
-	_, handler := fairleadv1connect.NewIdentityServiceHandler(others{i})
+	_, handler := fairleadv1connect.NewIdentityServiceHandler(others{issuer: i})
 	web := &http.Server{Handler: guard.HTTP(handler)}
 	ended := make(chan error, 2)
 	go func() { ended <- rpc.Serve(first) }()

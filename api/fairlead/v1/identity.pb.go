@@ -239,6 +239,214 @@ func (x *RenewResponse) GetBundlePem() []byte {
 	return nil
 }
 
+type IssueCallerRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	CsrPem        []byte                 `protobuf:"bytes,2,opt,name=csr_pem,json=csrPem,proto3" json:"csr_pem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IssueCallerRequest) Reset() {
+	*x = IssueCallerRequest{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IssueCallerRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IssueCallerRequest) ProtoMessage() {}
+
+func (x *IssueCallerRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IssueCallerRequest.ProtoReflect.Descriptor instead.
+func (*IssueCallerRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *IssueCallerRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *IssueCallerRequest) GetCsrPem() []byte {
+	if x != nil {
+		return x.CsrPem
+	}
+	return nil
+}
+
+type IssueCallerResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	CertificatePem []byte                 `protobuf:"bytes,1,opt,name=certificate_pem,json=certificatePem,proto3" json:"certificate_pem,omitempty"`
+	BundlePem      []byte                 `protobuf:"bytes,2,opt,name=bundle_pem,json=bundlePem,proto3" json:"bundle_pem,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *IssueCallerResponse) Reset() {
+	*x = IssueCallerResponse{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IssueCallerResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IssueCallerResponse) ProtoMessage() {}
+
+func (x *IssueCallerResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IssueCallerResponse.ProtoReflect.Descriptor instead.
+func (*IssueCallerResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *IssueCallerResponse) GetCertificatePem() []byte {
+	if x != nil {
+		return x.CertificatePem
+	}
+	return nil
+}
+
+func (x *IssueCallerResponse) GetBundlePem() []byte {
+	if x != nil {
+		return x.BundlePem
+	}
+	return nil
+}
+
+type IssueServiceRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	CsrPem        []byte                 `protobuf:"bytes,2,opt,name=csr_pem,json=csrPem,proto3" json:"csr_pem,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IssueServiceRequest) Reset() {
+	*x = IssueServiceRequest{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IssueServiceRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IssueServiceRequest) ProtoMessage() {}
+
+func (x *IssueServiceRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IssueServiceRequest.ProtoReflect.Descriptor instead.
+func (*IssueServiceRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *IssueServiceRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *IssueServiceRequest) GetCsrPem() []byte {
+	if x != nil {
+		return x.CsrPem
+	}
+	return nil
+}
+
+type IssueServiceResponse struct {
+	state          protoimpl.MessageState `protogen:"open.v1"`
+	CertificatePem []byte                 `protobuf:"bytes,1,opt,name=certificate_pem,json=certificatePem,proto3" json:"certificate_pem,omitempty"`
+	BundlePem      []byte                 `protobuf:"bytes,2,opt,name=bundle_pem,json=bundlePem,proto3" json:"bundle_pem,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *IssueServiceResponse) Reset() {
+	*x = IssueServiceResponse{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IssueServiceResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IssueServiceResponse) ProtoMessage() {}
+
+func (x *IssueServiceResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IssueServiceResponse.ProtoReflect.Descriptor instead.
+func (*IssueServiceResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *IssueServiceResponse) GetCertificatePem() []byte {
+	if x != nil {
+		return x.CertificatePem
+	}
+	return nil
+}
+
+func (x *IssueServiceResponse) GetBundlePem() []byte {
+	if x != nil {
+		return x.BundlePem
+	}
+	return nil
+}
+
 var File_fairlead_v1_identity_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_identity_proto_rawDesc = "" +
@@ -258,10 +466,26 @@ const file_fairlead_v1_identity_proto_rawDesc = "" +
 	"\rRenewResponse\x12'\n" +
 	"\x0fcertificate_pem\x18\x01 \x01(\fR\x0ecertificatePem\x12\x1d\n" +
 	"\n" +
-	"bundle_pem\x18\x02 \x01(\fR\tbundlePem2\x8e\x01\n" +
+	"bundle_pem\x18\x02 \x01(\fR\tbundlePem\"A\n" +
+	"\x12IssueCallerRequest\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
+	"\acsr_pem\x18\x02 \x01(\fR\x06csrPem\"]\n" +
+	"\x13IssueCallerResponse\x12'\n" +
+	"\x0fcertificate_pem\x18\x01 \x01(\fR\x0ecertificatePem\x12\x1d\n" +
+	"\n" +
+	"bundle_pem\x18\x02 \x01(\fR\tbundlePem\"H\n" +
+	"\x13IssueServiceRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x17\n" +
+	"\acsr_pem\x18\x02 \x01(\fR\x06csrPem\"^\n" +
+	"\x14IssueServiceResponse\x12'\n" +
+	"\x0fcertificate_pem\x18\x01 \x01(\fR\x0ecertificatePem\x12\x1d\n" +
+	"\n" +
+	"bundle_pem\x18\x02 \x01(\fR\tbundlePem2\xb5\x02\n" +
 	"\x0fIdentityService\x12;\n" +
 	"\x04Join\x12\x18.fairlead.v1.JoinRequest\x1a\x19.fairlead.v1.JoinResponse\x12>\n" +
-	"\x05Renew\x12\x19.fairlead.v1.RenewRequest\x1a\x1a.fairlead.v1.RenewResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
+	"\x05Renew\x12\x19.fairlead.v1.RenewRequest\x1a\x1a.fairlead.v1.RenewResponse\x12P\n" +
+	"\vIssueCaller\x12\x1f.fairlead.v1.IssueCallerRequest\x1a .fairlead.v1.IssueCallerResponse\x12S\n" +
+	"\fIssueService\x12 .fairlead.v1.IssueServiceRequest\x1a!.fairlead.v1.IssueServiceResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
 	file_fairlead_v1_identity_proto_rawDescOnce sync.Once
@@ -275,20 +499,28 @@ func file_fairlead_v1_identity_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_identity_proto_rawDescData
 }
 
-var file_fairlead_v1_identity_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_fairlead_v1_identity_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
 var file_fairlead_v1_identity_proto_goTypes = []any{
-	(*JoinRequest)(nil),   // 0: fairlead.v1.JoinRequest
-	(*JoinResponse)(nil),  // 1: fairlead.v1.JoinResponse
-	(*RenewRequest)(nil),  // 2: fairlead.v1.RenewRequest
-	(*RenewResponse)(nil), // 3: fairlead.v1.RenewResponse
+	(*JoinRequest)(nil),          // 0: fairlead.v1.JoinRequest
+	(*JoinResponse)(nil),         // 1: fairlead.v1.JoinResponse
+	(*RenewRequest)(nil),         // 2: fairlead.v1.RenewRequest
+	(*RenewResponse)(nil),        // 3: fairlead.v1.RenewResponse
+	(*IssueCallerRequest)(nil),   // 4: fairlead.v1.IssueCallerRequest
+	(*IssueCallerResponse)(nil),  // 5: fairlead.v1.IssueCallerResponse
+	(*IssueServiceRequest)(nil),  // 6: fairlead.v1.IssueServiceRequest
+	(*IssueServiceResponse)(nil), // 7: fairlead.v1.IssueServiceResponse
 }
 var file_fairlead_v1_identity_proto_depIdxs = []int32{
 	0, // 0: fairlead.v1.IdentityService.Join:input_type -> fairlead.v1.JoinRequest
 	2, // 1: fairlead.v1.IdentityService.Renew:input_type -> fairlead.v1.RenewRequest
-	1, // 2: fairlead.v1.IdentityService.Join:output_type -> fairlead.v1.JoinResponse
-	3, // 3: fairlead.v1.IdentityService.Renew:output_type -> fairlead.v1.RenewResponse
-	2, // [2:4] is the sub-list for method output_type
-	0, // [0:2] is the sub-list for method input_type
+	4, // 2: fairlead.v1.IdentityService.IssueCaller:input_type -> fairlead.v1.IssueCallerRequest
+	6, // 3: fairlead.v1.IdentityService.IssueService:input_type -> fairlead.v1.IssueServiceRequest
+	1, // 4: fairlead.v1.IdentityService.Join:output_type -> fairlead.v1.JoinResponse
+	3, // 5: fairlead.v1.IdentityService.Renew:output_type -> fairlead.v1.RenewResponse
+	5, // 6: fairlead.v1.IdentityService.IssueCaller:output_type -> fairlead.v1.IssueCallerResponse
+	7, // 7: fairlead.v1.IdentityService.IssueService:output_type -> fairlead.v1.IssueServiceResponse
+	4, // [4:8] is the sub-list for method output_type
+	0, // [0:4] is the sub-list for method input_type
 	0, // [0:0] is the sub-list for extension type_name
 	0, // [0:0] is the sub-list for extension extendee
 	0, // [0:0] is the sub-list for field type_name
@@ -305,7 +537,7 @@ func file_fairlead_v1_identity_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_identity_proto_rawDesc), len(file_fairlead_v1_identity_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   4,
+			NumMessages:   8,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

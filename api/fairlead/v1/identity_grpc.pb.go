@@ -19,8 +19,10 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	IdentityService_Join_FullMethodName  = "/fairlead.v1.IdentityService/Join"
-	IdentityService_Renew_FullMethodName = "/fairlead.v1.IdentityService/Renew"
+	IdentityService_Join_FullMethodName         = "/fairlead.v1.IdentityService/Join"
+	IdentityService_Renew_FullMethodName        = "/fairlead.v1.IdentityService/Renew"
+	IdentityService_IssueCaller_FullMethodName  = "/fairlead.v1.IdentityService/IssueCaller"
+	IdentityService_IssueService_FullMethodName = "/fairlead.v1.IdentityService/IssueService"
 )
 
 // IdentityServiceClient is the client API for IdentityService service.
@@ -33,6 +35,12 @@ type IdentityServiceClient interface {
 	Join(ctx context.Context, in *JoinRequest, opts ...grpc.CallOption) (*JoinResponse, error)
 	// Renew gives a new certificate for the identity that the caller shows, expired or not.
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
+	// IssueCaller gives an operator the identity of someone who calls services
+	// from outside our hosts: spiffe://<trust domain>/caller/NAME.
+	IssueCaller(ctx context.Context, in *IssueCallerRequest, opts ...grpc.CallOption) (*IssueCallerResponse, error)
+	// IssueService gives a host the identity of a service that it was assigned
+	// instances of: spiffe://<trust domain>/service/NAME.
+	IssueService(ctx context.Context, in *IssueServiceRequest, opts ...grpc.CallOption) (*IssueServiceResponse, error)
 }
 
 type identityServiceClient struct {
@@ -63,6 +71,26 @@ func (c *identityServiceClient) Renew(ctx context.Context, in *RenewRequest, opt
 	return out, nil
 }
 
+func (c *identityServiceClient) IssueCaller(ctx context.Context, in *IssueCallerRequest, opts ...grpc.CallOption) (*IssueCallerResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(IssueCallerResponse)
+	err := c.cc.Invoke(ctx, IdentityService_IssueCaller_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *identityServiceClient) IssueService(ctx context.Context, in *IssueServiceRequest, opts ...grpc.CallOption) (*IssueServiceResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(IssueServiceResponse)
+	err := c.cc.Invoke(ctx, IdentityService_IssueService_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // IdentityServiceServer is the server API for IdentityService service.
 // All implementations must embed UnimplementedIdentityServiceServer
 // for forward compatibility.
@@ -73,6 +101,12 @@ type IdentityServiceServer interface {
 	Join(context.Context, *JoinRequest) (*JoinResponse, error)
 	// Renew gives a new certificate for the identity that the caller shows, expired or not.
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
+	// IssueCaller gives an operator the identity of someone who calls services
+	// from outside our hosts: spiffe://<trust domain>/caller/NAME.
+	IssueCaller(context.Context, *IssueCallerRequest) (*IssueCallerResponse, error)
+	// IssueService gives a host the identity of a service that it was assigned
+	// instances of: spiffe://<trust domain>/service/NAME.
+	IssueService(context.Context, *IssueServiceRequest) (*IssueServiceResponse, error)
 	mustEmbedUnimplementedIdentityServiceServer()
 }
 
@@ -88,6 +122,12 @@ func (UnimplementedIdentityServiceServer) Join(context.Context, *JoinRequest) (*
 }
 func (UnimplementedIdentityServiceServer) Renew(context.Context, *RenewRequest) (*RenewResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method Renew not implemented")
+}
+func (UnimplementedIdentityServiceServer) IssueCaller(context.Context, *IssueCallerRequest) (*IssueCallerResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method IssueCaller not implemented")
+}
+func (UnimplementedIdentityServiceServer) IssueService(context.Context, *IssueServiceRequest) (*IssueServiceResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method IssueService not implemented")
 }
 func (UnimplementedIdentityServiceServer) mustEmbedUnimplementedIdentityServiceServer() {}
 func (UnimplementedIdentityServiceServer) testEmbeddedByValue()                         {}
@@ -146,6 +186,42 @@ func _IdentityService_Renew_Handler(srv interface{}, ctx context.Context, dec fu
 	return interceptor(ctx, in, info, handler)
 }
 
+func _IdentityService_IssueCaller_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(IssueCallerRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityServiceServer).IssueCaller(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityService_IssueCaller_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityServiceServer).IssueCaller(ctx, req.(*IssueCallerRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _IdentityService_IssueService_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(IssueServiceRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityServiceServer).IssueService(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityService_IssueService_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityServiceServer).IssueService(ctx, req.(*IssueServiceRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // IdentityService_ServiceDesc is the grpc.ServiceDesc for IdentityService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -160,6 +236,14 @@ var IdentityService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "Renew",
 			Handler:    _IdentityService_Renew_Handler,
+		},
+		{
+			MethodName: "IssueCaller",
+			Handler:    _IdentityService_IssueCaller_Handler,
+		},
+		{
+			MethodName: "IssueService",
+			Handler:    _IdentityService_IssueService_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

@@ -140,7 +140,7 @@ func (a *API) assigned(ctx context.Context, host, name string) (bool, error) {
 		return false, err
 	}
 	for _, r := range all {
-		if r.Service == name && slices.ContainsFunc(r.Slots, func(s service.Slot) bool { return s.Host == host }) {
+		if r.Service == name && slices.ContainsFunc(slices.Concat(r.Slots, r.Leaving), func(s service.Slot) bool { return s.Host == host }) {
 			return true, nil
 		}
 	}

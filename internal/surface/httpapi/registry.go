@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
 	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/identity"
@@ -56,7 +57,11 @@ func (a *API) Register(ctx context.Context, req *connect.Request[fairleadv1.Regi
 		return nil, fault.New(fault.Unavailable, "", "nothing is registered here")
 	}
 	m := req.Msg
-	r := discovery.Registration{Service: m.GetService(), Address: m.GetAddress(), Zone: m.GetZone(), Revision: m.GetRevision(), By: identity.PeerFromContext(ctx).ID.String()}
+	who, err := registrant(ctx, req.Header())
+	if err != nil {
+		return nil, err
+	}
+	r := discovery.Registration{Service: m.GetService(), Address: m.GetAddress(), Zone: m.GetZone(), Revision: m.GetRevision(), By: who.String(), Of: ownService(who)}
 	if err := service.CheckServiceName(r.Service); err != nil {
 		return nil, err
 	}
@@ -82,6 +87,36 @@ func (a *API) Register(ctx context.Context, req *connect.Request[fairleadv1.Regi
 	}
 	return connect.NewResponse(&fairleadv1.RegisterResponse{Instance: id, Lease: durationpb.New(discovery.Term())}), nil
 }
+
+// OnBehalf names the identity for which an operator asks: a control that stands
+// by passes on what it was asked by whom it has let in.
+const OnBehalf = "Fairlead-On-Behalf"
+
+// registrant is who registers an instance, and alone may renew it.
+func registrant(ctx context.Context, h http.Header) (identity.ID, error) {
+	p := identity.PeerFromContext(ctx)
+	said := h.Get(OnBehalf)
+	if said == "" || p.ID.Role != identity.Operator {
+		return p.ID, nil
+	}
+	id, err := identity.ParseID(said)
+	if err != nil {
+		return id, fault.Wrap(fault.Invalid, "", err)
+	}
+	return id, nil
+}
+
+// ownService is the only one that an identity may register instances of; empty
+// is any.
+func ownService(id identity.ID) string {
+	if id.Role == identity.Operator {
+		return ""
+	}
+	return id.Name
+}
+
+// RegistryHandler serves the registry service to those whom it is given.
+func (a *API) RegistryHandler() fairleadv1connect.RegistryServiceHandler { return registryConnect{a} }
 
 // challenge opens one. The content cannot be told from the path, so that an
 // address which shows what it is asked for proves nothing by that.
@@ -167,7 +202,11 @@ func (a registryConnect) RenewLease(ctx context.Context, req *connect.Request[fa
 	if a.Registry == nil {
 		return nil, fault.New(fault.Unavailable, "", "nothing is registered here")
 	}
-	err := a.Registry.Renew(identity.PeerFromContext(ctx).ID.String(), req.Msg.GetInstance(), wire.Word(req.Msg.GetWord()))
+	who, err := registrant(ctx, req.Header())
+	if err != nil {
+		return nil, err
+	}
+	err = a.Registry.Renew(who.String(), req.Msg.GetInstance(), wire.Word(req.Msg.GetWord()))
 	if err != nil {
 		return nil, err
 	}
@@ -179,7 +218,11 @@ func (a *API) Deregister(ctx context.Context, req *connect.Request[fairleadv1.De
 	if a.Registry == nil {
 		return nil, fault.New(fault.Unavailable, "", "nothing is registered here")
 	}
-	if err := a.Registry.Deregister(identity.PeerFromContext(ctx).ID.String(), req.Msg.GetInstance()); err != nil {
+	who, err := registrant(ctx, req.Header())
+	if err != nil {
+		return nil, err
+	}
+	if err := a.Registry.Deregister(who.String(), req.Msg.GetInstance()); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&fairleadv1.DeregisterResponse{}), nil

@@ -23,6 +23,9 @@ type change struct {
 // write puts the change on record with the claims on its host names and a line
 // of history: all of it, or nothing.
 func (a *API) write(ctx context.Context, c change) error {
+	if err := a.unwatched(ctx, &c); err != nil {
+		return err
+	}
 	w := store.Apply{ID: a.NewID(), Essential: c.next.Deleted, Checks: c.checks}
 	body, err := json.Marshal(c.next)
 	if err != nil {

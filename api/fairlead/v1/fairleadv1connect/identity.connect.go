@@ -37,6 +37,12 @@ const (
 	IdentityServiceJoinProcedure = "/fairlead.v1.IdentityService/Join"
 	// IdentityServiceRenewProcedure is the fully-qualified name of the IdentityService's Renew RPC.
 	IdentityServiceRenewProcedure = "/fairlead.v1.IdentityService/Renew"
+	// IdentityServiceIssueCallerProcedure is the fully-qualified name of the IdentityService's
+	// IssueCaller RPC.
+	IdentityServiceIssueCallerProcedure = "/fairlead.v1.IdentityService/IssueCaller"
+	// IdentityServiceIssueServiceProcedure is the fully-qualified name of the IdentityService's
+	// IssueService RPC.
+	IdentityServiceIssueServiceProcedure = "/fairlead.v1.IdentityService/IssueService"
 )
 
 // IdentityServiceClient is a client for the fairlead.v1.IdentityService service.
@@ -45,6 +51,12 @@ type IdentityServiceClient interface {
 	Join(context.Context, *connect.Request[v1.JoinRequest]) (*connect.Response[v1.JoinResponse], error)
 	// Renew gives a new certificate for the identity that the caller shows, expired or not.
 	Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error)
+	// IssueCaller gives an operator the identity of someone who calls services
+	// from outside our hosts: spiffe://<trust domain>/caller/NAME.
+	IssueCaller(context.Context, *connect.Request[v1.IssueCallerRequest]) (*connect.Response[v1.IssueCallerResponse], error)
+	// IssueService gives a host the identity of a service that it was assigned
+	// instances of: spiffe://<trust domain>/service/NAME.
+	IssueService(context.Context, *connect.Request[v1.IssueServiceRequest]) (*connect.Response[v1.IssueServiceResponse], error)
 }
 
 // NewIdentityServiceClient constructs a client for the fairlead.v1.IdentityService service. By
@@ -70,13 +82,27 @@ func NewIdentityServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(identityServiceMethods.ByName("Renew")),
 			connect.WithClientOptions(opts...),
 		),
+		issueCaller: connect.NewClient[v1.IssueCallerRequest, v1.IssueCallerResponse](
+			httpClient,
+			baseURL+IdentityServiceIssueCallerProcedure,
+			connect.WithSchema(identityServiceMethods.ByName("IssueCaller")),
+			connect.WithClientOptions(opts...),
+		),
+		issueService: connect.NewClient[v1.IssueServiceRequest, v1.IssueServiceResponse](
+			httpClient,
+			baseURL+IdentityServiceIssueServiceProcedure,
+			connect.WithSchema(identityServiceMethods.ByName("IssueService")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // identityServiceClient implements IdentityServiceClient.
 type identityServiceClient struct {
-	join  *connect.Client[v1.JoinRequest, v1.JoinResponse]
-	renew *connect.Client[v1.RenewRequest, v1.RenewResponse]
+	join         *connect.Client[v1.JoinRequest, v1.JoinResponse]
+	renew        *connect.Client[v1.RenewRequest, v1.RenewResponse]
+	issueCaller  *connect.Client[v1.IssueCallerRequest, v1.IssueCallerResponse]
+	issueService *connect.Client[v1.IssueServiceRequest, v1.IssueServiceResponse]
 }
 
 // Join calls fairlead.v1.IdentityService.Join.
@@ -89,12 +115,28 @@ func (c *identityServiceClient) Renew(ctx context.Context, req *connect.Request[
 	return c.renew.CallUnary(ctx, req)
 }
 
+// IssueCaller calls fairlead.v1.IdentityService.IssueCaller.
+func (c *identityServiceClient) IssueCaller(ctx context.Context, req *connect.Request[v1.IssueCallerRequest]) (*connect.Response[v1.IssueCallerResponse], error) {
+	return c.issueCaller.CallUnary(ctx, req)
+}
+
+// IssueService calls fairlead.v1.IdentityService.IssueService.
+func (c *identityServiceClient) IssueService(ctx context.Context, req *connect.Request[v1.IssueServiceRequest]) (*connect.Response[v1.IssueServiceResponse], error) {
+	return c.issueService.CallUnary(ctx, req)
+}
+
 // IdentityServiceHandler is an implementation of the fairlead.v1.IdentityService service.
 type IdentityServiceHandler interface {
 	// Join trades a single-use token for an identity. Called without one.
 	Join(context.Context, *connect.Request[v1.JoinRequest]) (*connect.Response[v1.JoinResponse], error)
 	// Renew gives a new certificate for the identity that the caller shows, expired or not.
 	Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error)
+	// IssueCaller gives an operator the identity of someone who calls services
+	// from outside our hosts: spiffe://<trust domain>/caller/NAME.
+	IssueCaller(context.Context, *connect.Request[v1.IssueCallerRequest]) (*connect.Response[v1.IssueCallerResponse], error)
+	// IssueService gives a host the identity of a service that it was assigned
+	// instances of: spiffe://<trust domain>/service/NAME.
+	IssueService(context.Context, *connect.Request[v1.IssueServiceRequest]) (*connect.Response[v1.IssueServiceResponse], error)
 }
 
 // NewIdentityServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -116,12 +158,28 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 		connect.WithSchema(identityServiceMethods.ByName("Renew")),
 		connect.WithHandlerOptions(opts...),
 	)
+	identityServiceIssueCallerHandler := connect.NewUnaryHandler(
+		IdentityServiceIssueCallerProcedure,
+		svc.IssueCaller,
+		connect.WithSchema(identityServiceMethods.ByName("IssueCaller")),
+		connect.WithHandlerOptions(opts...),
+	)
+	identityServiceIssueServiceHandler := connect.NewUnaryHandler(
+		IdentityServiceIssueServiceProcedure,
+		svc.IssueService,
+		connect.WithSchema(identityServiceMethods.ByName("IssueService")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.v1.IdentityService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case IdentityServiceJoinProcedure:
 			identityServiceJoinHandler.ServeHTTP(w, r)
 		case IdentityServiceRenewProcedure:
 			identityServiceRenewHandler.ServeHTTP(w, r)
+		case IdentityServiceIssueCallerProcedure:
+			identityServiceIssueCallerHandler.ServeHTTP(w, r)
+		case IdentityServiceIssueServiceProcedure:
+			identityServiceIssueServiceHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -137,4 +195,12 @@ func (UnimplementedIdentityServiceHandler) Join(context.Context, *connect.Reques
 
 func (UnimplementedIdentityServiceHandler) Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.IdentityService.Renew is not implemented"))
+}
+
+func (UnimplementedIdentityServiceHandler) IssueCaller(context.Context, *connect.Request[v1.IssueCallerRequest]) (*connect.Response[v1.IssueCallerResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.IdentityService.IssueCaller is not implemented"))
+}
+
+func (UnimplementedIdentityServiceHandler) IssueService(context.Context, *connect.Request[v1.IssueServiceRequest]) (*connect.Response[v1.IssueServiceResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.IdentityService.IssueService is not implemented"))
 }
