@@ -55,7 +55,7 @@ var arrow = map[string]struct {
 	"internal/surface/attach":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
 	"internal/surface/views":   {imports: []string{"view", "internal/budget", "internal/service", "internal/wire", "api/..."}},
 	"internal/surface/witness": {imports: []string{"api/..."}},
-	"internal/surface/httpapi": {imports: []string{"internal/explain", "internal/discovery", "internal/budget", "internal/eligibility", "view", "internal/service", "internal/saga", "internal/store", "internal/bucket", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
+	"internal/surface/httpapi": {imports: []string{"internal/explain", "internal/discovery", "internal/registry", "internal/budget", "internal/eligibility", "view", "internal/service", "internal/saga", "internal/store", "internal/bucket", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
 	"internal/control":         {imports: []string{"view", "internal/service", "internal/saga", "internal/store", "internal/fault", "internal/telemetry"}},
 	"internal/host":            {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/fault", "internal/flock", "internal/telemetry", "internal/outage", "internal/credential"}},
 	"internal/gateway":         {imports: []string{"view", "internal/service", "internal/lease", "internal/wire", "api/...", "internal/fault", "internal/telemetry"}},
