@@ -37,6 +37,8 @@ var benchmarks = []benchmark{
 	{"heal", "healing a route table that was damaged at a gateway or in the store", benchHeal},
 	{"crashpoints", "trying faults at the controller's calls", benchCrashpoints},
 	{"estate", "the discovery plane's fold and views at a region's size", benchEstate},
+	{"pick", "a caller's pick at 3,000 endpoints", benchPick},
+	{"coldstart", "a caller's start from the views on its disk", benchColdStart},
 	{"commits", "commits of the store, single and grouped", benchCommits},
 }
 

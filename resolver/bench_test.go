@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 // with 8 goroutines; p99 is that of single picks, the clock included.
 func BenchmarkPick(b *testing.B) {
 	r := newRig("z1", many(3000)...)
-	b.SetParallelism(4) // of two processors
+	b.SetParallelism(max(1, 8/runtime.GOMAXPROCS(0)))
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {

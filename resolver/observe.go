@@ -42,7 +42,7 @@ type Event struct {
 }
 
 // eventsHeld wait for an observer; more are dropped.
-const eventsHeld = 1024
+const eventsHeld = 256
 
 // event never waits.
 func (r *Resolver) event(e Event) {

@@ -12,7 +12,7 @@ import (
 
 // report carries batches to the plane over the connection that the views come
 // by, until ctx ends.
-func (r *Resolver) report(ctx context.Context, conn *grpc.ClientConn) {
+func (r *Resolver) report(ctx context.Context, conn grpc.ClientConnInterface) {
 	client := pb.NewEvidenceServiceClient(conn)
 	var stream pb.EvidenceService_ReportOutcomesClient
 	for number := uint64(1); ; {

@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,17 +55,21 @@ func Open(ctx context.Context, cfg Config) (*Resolver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a resolver: %w", err)
 	}
+	return open(ctx, cfg, ViewsConfig{Name: name, Dial: dial})
+}
+
+// open is Open, of what is filled and checked.
+func open(ctx context.Context, cfg Config, views ViewsConfig) (*Resolver, error) {
+	views.Library, views.Folder, views.Controls = library(), filepath.Join(cfg.StateDir, "fairlead", "views"), cfg.Plane
+	views.Log, views.slowest = cfg.Log, cmp.Or(views.slowest, slowestReturn)
 	r := &Resolver{
 		cfg: cfg, began: time.Now(), stir: make(chan struct{}, 1),
 		batches: make(chan *pb.ReportOutcomesRequest, batchesHeld), events: make(chan Event, eventsHeld),
 	}
 	r.pools.Store(&map[string]*pool{})
-	r.views, err = OpenViews(ViewsConfig{
-		Name: name, Library: library(), Folder: filepath.Join(cfg.StateDir, "fairlead", "views"),
-		Controls: cfg.Plane, Dial: dial, Log: cfg.Log,
-		beside: r.report, slowest: slowestReturn, event: r.event,
-	})
-	if err != nil {
+	views.beside, views.event = r.report, r.event
+	var err error
+	if r.views, err = OpenViews(views); err != nil {
 		return nil, fmt.Errorf("cannot open a resolver: %w", err)
 	}
 	if err := r.Subscribe(cfg.Services...); err != nil {

@@ -45,7 +45,9 @@ type ViewsConfig struct {
 
 	// beside runs on the connection to a control that has welcomed this
 	// subscriber, until its stream ends; nil is nothing.
-	beside func(context.Context, *grpc.ClientConn)
+	beside func(context.Context, grpc.ClientConnInterface)
+	// connect to a control; nil dials by Dial.
+	connect func(address string) (link, error)
 	// slowest bounds the back-off between two connections; zero means backoffCap.
 	slowest time.Duration
 	// event is told of what happens; nil tells nobody.
@@ -127,6 +129,9 @@ func (c *ViewsConfig) fill() {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.connect == nil {
+		c.connect = c.dial
 	}
 	if c.event == nil {
 		c.event = func(Event) {}

@@ -44,8 +44,7 @@ func (h *Views) caught(ctx context.Context, address string) (took bool, err erro
 // session subscribes at one control until the stream ends. It says whether a
 // view was taken.
 func (h *Views) session(ctx context.Context, address string) (took bool, err error) {
-	options := append([]grpc.DialOption{grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxTable))}, h.cfg.Dial...)
-	conn, err := grpc.NewClient(target(address), options...)
+	conn, err := h.cfg.connect(address)
 	if err != nil {
 		return false, fmt.Errorf("cannot dial control %s: %w", address, err)
 	}
@@ -74,9 +73,20 @@ func (h *Views) session(ctx context.Context, address string) (took bool, err err
 	return s.took, err
 }
 
+// link is a connection to a control.
+type link interface {
+	grpc.ClientConnInterface
+	Close() error
+}
+
+func (c *ViewsConfig) dial(address string) (link, error) {
+	options := append([]grpc.DialOption{grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxTable))}, c.Dial...)
+	return grpc.NewClient(target(address), options...)
+}
+
 // send says hello, then what is wanted, what is applied, and that it lives. An
 // error is seen by who receives.
-func (s *viewSession) send(ctx context.Context, conn *grpc.ClientConn) {
+func (s *viewSession) send(ctx context.Context, conn link) {
 	hello := &pb.SubscribeHello{Name: s.h.cfg.Name, Session: s.h.cfg.Session, Library: s.h.cfg.Library, Features: features()}
 	if s.stream.Send(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Hello{Hello: hello}}) != nil {
 		return
