@@ -50,7 +50,7 @@ var arrow = map[string]struct {
 	"internal/may":             {core: true},
 	"internal/outage":          {},
 	"resolver":                 {imports: []string{"view", "api/...", "internal/wire", "internal/outage", "internal/credential"}},
-	"resolver/resolvertest":    {imports: []string{"resolver", "view", "api/...", "internal/identity", "internal/surface/views"}},
+	"resolver/resolvertest":    {imports: []string{"resolver", "view", "api/...", "internal/identity", "internal/credential", "internal/surface/views"}},
 	"internal/surface/stream":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
 	"internal/surface/attach":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
 	"internal/surface/views":   {imports: []string{"view", "internal/budget", "internal/service", "internal/wire", "api/..."}},
@@ -68,6 +68,7 @@ var arrow = map[string]struct {
 	"internal/daemon":          {imports: []string{"..."}},
 	"cmd/fairlead":             {imports: []string{"internal/cli", "internal/daemon"}},
 	"examples/hello":           {},
+	"e2e/testcaller":           {imports: []string{"resolver", "resolver/httpresolver"}},
 	"e2e":                      {imports: []string{"api/...", "internal/historytest", "internal/shelter"}},
 }
 

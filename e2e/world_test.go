@@ -31,6 +31,8 @@ var (
 	fairlead string // the binary under test
 	testapp  string // the tests' program, version 1
 	testapp2 string // the same, version 2
+
+	testcaller string // a caller by package resolver
 )
 
 func TestMain(m *testing.M) {
@@ -57,9 +59,11 @@ func TestMain(m *testing.M) {
 
 func buildAll(dir string) error {
 	fairlead, testapp, testapp2 = filepath.Join(dir, "fairlead"), filepath.Join(dir, "testapp"), filepath.Join(dir, "v2", "testapp")
+	testcaller = filepath.Join(dir, "testcaller")
 	for _, args := range [][]string{
 		{"-o", fairlead, "../cmd/fairlead"},
 		{"-o", testapp, "./testapp"},
+		{"-o", testcaller, "./testcaller"},
 		{"-ldflags", "-X main.version=2", "-o", testapp2, "./testapp"},
 	} {
 		if out, err := exec.Command("go", append([]string{"build"}, args...)...).CombinedOutput(); err != nil {

@@ -60,8 +60,8 @@ type Config struct {
 	Name string
 	// TLS dials the plane otherwise than by Identity. It must check the peer.
 	TLS *tls.Config
-	// Dial has further options of connections to the plane. Without TLS it has
-	// their credentials too.
+	// Dial has further options of connections to the plane. With neither TLS nor an
+	// Identity it has their credentials too.
 	Dial []grpc.DialOption
 	// Observer is told of what happens, one event at a time and in order. It runs
 	// beside everything else: events that it does not take soon enough are dropped
@@ -124,7 +124,7 @@ func (c *Config) check() error {
 }
 
 // ownDial says that connections are made by the user's own means.
-func (c *Config) ownDial() bool { return c.TLS != nil || len(c.Dial) > 0 }
+func (c *Config) ownDial() bool { return c.TLS != nil || c.Identity == "" && len(c.Dial) > 0 }
 
 // dial is how the plane is dialled by the user's own means.
 func (c *Config) dial() []grpc.DialOption {

@@ -31,7 +31,7 @@ func opened(t *testing.T, p *noSocket, dir string, change ...func(*Config)) *Res
 		f(&cfg)
 	}
 	cfg.fill()
-	r, err := open(t.Context(), cfg, p.config())
+	r, err := open(t.Context(), cfg, p.config(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,10 @@ type Status struct {
 	Connected bool
 	Plane     string
 	Age       time.Duration
+	// Identity is the caller's, e.g. spiffe://fairlead/caller/batch, which ends
+	// at Until; both are empty where Config has TLS, or none was found yet.
+	Identity string
+	Until    time.Time
 	// Services by name.
 	Services []ServiceStatus
 	// Missing are features of views that the plane relies on and this library lacks.
@@ -99,6 +103,9 @@ func (r *Resolver) Status() Status {
 	s := Status{
 		Connected: v.Connected, Plane: v.Control, Age: v.Age, Missing: v.Missing, RefusedViews: v.Refusals, DroppedEvents: r.untold.Load(), KeepError: v.KeepError, Notes: v.Notes,
 		Reported: r.reported.Load(), Dropped: r.dropped.Load(), Panics: r.views.panics.n.Load(), LastPanic: r.views.panics.text(),
+	}
+	if r.identity != nil {
+		s.Identity, s.Until = r.identity.ID(), r.identity.NotAfter()
 	}
 	pools := *r.pools.Load()
 	for _, vs := range v.Views {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/credential"
 )
 
 // Resolver picks instances of services by the views that it holds, whatever
@@ -22,14 +23,15 @@ import (
 // Nothing of it panics in its host's process, and nothing but Open, Await and
 // Close waits.
 type Resolver struct {
-	cfg     Config
-	views   *Views
-	began   time.Time
-	stir    chan struct{} // endpoints were set aside
-	batches chan *pb.ReportOutcomesRequest
-	events  chan Event
-	cancel  context.CancelFunc
-	running sync.WaitGroup
+	cfg      Config
+	identity *credential.Folder // nil: the user has his own means
+	views    *Views
+	began    time.Time
+	stir     chan struct{} // endpoints were set aside
+	batches  chan *pb.ReportOutcomesRequest
+	events   chan Event
+	cancel   context.CancelFunc
+	running  sync.WaitGroup
 
 	dropped  atomic.Uint64 // rows of outcomes
 	reported atomic.Uint64
@@ -51,19 +53,19 @@ func Open(ctx context.Context, cfg Config) (*Resolver, error) {
 	if err := cfg.check(); err != nil {
 		return nil, fmt.Errorf("cannot open a resolver: %w", err)
 	}
-	name, dial, err := identify(&cfg)
+	views, folder, err := identify(&cfg)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open a resolver: %w", err)
 	}
-	return open(ctx, cfg, ViewsConfig{Name: name, Dial: dial})
+	return open(ctx, cfg, views, folder)
 }
 
 // open is Open, of what is filled and checked.
-func open(ctx context.Context, cfg Config, views ViewsConfig) (*Resolver, error) {
+func open(ctx context.Context, cfg Config, views ViewsConfig, folder *credential.Folder) (*Resolver, error) {
 	views.Library, views.Folder, views.Controls = library(), filepath.Join(cfg.StateDir, "fairlead", "views"), cfg.Plane
 	views.Log, views.slowest = cfg.Log, cmp.Or(views.slowest, slowestReturn)
 	r := &Resolver{
-		cfg: cfg, began: time.Now(), stir: make(chan struct{}, 1),
+		cfg: cfg, identity: folder, began: time.Now(), stir: make(chan struct{}, 1),
 		batches: make(chan *pb.ReportOutcomesRequest, batchesHeld), events: make(chan Event, eventsHeld),
 	}
 	r.pools.Store(&map[string]*pool{})
@@ -124,7 +126,14 @@ func (r *Resolver) start() {
 	r.running.Go(func() { panics.again(ctx, "following the plane", func() { _ = r.views.Run(ctx) }) })
 	r.running.Go(func() { panics.again(ctx, "telling the observer", func() { r.observe(ctx) }) })
 	r.running.Go(func() { panics.again(ctx, "keeping time", func() { r.keepTime(ctx) }) })
+	if r.identity != nil {
+		r.running.Go(func() {
+			panics.again(ctx, "renewing the identity", func() { r.identity.Run(ctx, renewal(r.cfg.Plane, r.views.cfg.Dial), r.notRenewed) })
+		})
+	}
 }
+
+func (r *Resolver) notRenewed(err error) { r.views.note("the identity is not renewed: " + err.Error()) }
 
 // Close ends the resolver and waits until what is held is on disk. Picks go on
 // by what is held; outcomes are reported no more.

@@ -67,13 +67,12 @@ func picked(t *testing.T, r *resolver.Resolver, service string, options ...resol
 	return id
 }
 
-func TestACallerFindsThePlaneInItsEnvironment(t *testing.T) {
+func TestACallerPicksWithNothingButAStateDirAndServicesNamed(t *testing.T) {
 	plane := resolvertest.New(t)
 	plane.Set("payments", resolvertest.Endpoint("i1", "127.0.0.1:1"))
 	t.Setenv(resolver.EnvPlane, "127.0.0.1:1, "+plane.Address())
-	cfg := plane.Config(t.TempDir(), "payments")
-	cfg.Plane = nil
-	r := openResolver(t, cfg)
+	t.Setenv(resolver.EnvIdentity, plane.Identity())
+	r := openResolver(t, resolver.Config{StateDir: t.TempDir(), Services: []string{"payments"}})
 	await(t, r, "payments")
 	p, err := r.Pick("payments")
 	if err != nil || p.ID() != "i1" || p.Address() != "127.0.0.1:1" {
@@ -86,7 +85,7 @@ func TestACallerFindsThePlaneInItsEnvironment(t *testing.T) {
 		t.Error(err)
 	}
 	s := untilResolver(t, r, "it is kept", func(s resolver.Status) bool { return s.Services[0].Keeps == s.Services[0].Version })
-	if !s.Connected || s.Services[0].Endpoints != 1 {
+	if !s.Connected || s.Identity != "spiffe://fairlead/caller/test" || s.Until.IsZero() || s.Services[0].Endpoints != 1 {
 		t.Errorf("status: %+v", s)
 	}
 }
@@ -205,18 +204,32 @@ func TestABadConfigurationIsSaidAndChangesNothing(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	damaged := filepath.Join(dir, "damaged")
+	if err := os.CopyFS(damaged, os.DirFS(resolvertest.New(t).Identity())); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"key.pem": "", "cert.pem": "not a certificate"} {
+		if content == "" {
+			if err := os.Chmod(filepath.Join(damaged, name), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		} else if err := os.WriteFile(filepath.Join(damaged, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
 	good := resolver.Config{StateDir: filepath.Join(dir, "state"), Plane: []string{"127.0.0.1:1"}, Identity: "x", Services: []string{"a"}}
 	for want, change := range map[string]func(*resolver.Config){
-		"StateDir is empty":       func(c *resolver.Config) { c.StateDir = "" },
-		"cannot be a folder":      func(c *resolver.Config) { c.StateDir = file },
-		"no address of the plane": func(c *resolver.Config) { c.Plane = nil },
-		"no identity":             func(c *resolver.Config) { c.Identity = "" },
-		"TLS":                     func(c *resolver.Config) { c.Identity = dir },
-		"a service has no name":   func(c *resolver.Config) { c.Services = []string{""} },
-		"2001 services are named": func(c *resolver.Config) { c.Services = make([]string, 2001) },
-		"Fallback has":            func(c *resolver.Config) { c.Fallback = map[string][]string{"a": {""}} },
-		"Ejection has":            func(c *resolver.Config) { c.Ejection.Share = 2 },
-		"RetryBudget has":         func(c *resolver.Config) { c.Retry.Share = -1 },
+		"StateDir is empty":          func(c *resolver.Config) { c.StateDir = "" },
+		"cannot be a folder":         func(c *resolver.Config) { c.StateDir = file },
+		"no address of the plane":    func(c *resolver.Config) { c.Plane = nil },
+		"no identity":                func(c *resolver.Config) { c.Identity = "" },
+		"the folder of the identity": func(c *resolver.Config) { c.Identity = filepath.Join(dir, "nothing") },
+		"cert.pem is damaged":        func(c *resolver.Config) { c.Identity = damaged },
+		"a service has no name":      func(c *resolver.Config) { c.Services = []string{""} },
+		"2001 services are named":    func(c *resolver.Config) { c.Services = make([]string, 2001) },
+		"Fallback has":               func(c *resolver.Config) { c.Fallback = map[string][]string{"a": {""}} },
+		"Ejection has":               func(c *resolver.Config) { c.Ejection.Share = 2 },
+		"RetryBudget has":            func(c *resolver.Config) { c.Retry.Share = -1 },
 	} {
 		c := good
 		change(&c)
@@ -231,4 +244,35 @@ func TestABadConfigurationIsSaidAndChangesNothing(t *testing.T) {
 	if _, err := os.Stat(good.StateDir); !os.IsNotExist(err) {
 		t.Errorf("the folder was made: %v", err)
 	}
+}
+
+func TestAnIdentityThatComesLaterIsTakenUpAndPicksAreFromDiskMeanwhile(t *testing.T) {
+	plane := resolvertest.New(t)
+	plane.Set("payments", resolvertest.Endpoint("i1", "127.0.0.1:1"))
+	cfg := plane.Config(t.TempDir(), "payments")
+	first, err := resolver.Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Identity = t.TempDir()
+	r := openResolver(t, cfg)
+	if id := picked(t, r, "payments"); id != "i1" {
+		t.Errorf("picked %q", id)
+	}
+	if s := r.Status(); s.Connected || s.Identity != "" {
+		t.Errorf("status: %+v", s)
+	}
+	for _, name := range []string{"key.pem", "bundle.pem", "cert.pem"} {
+		b, err := os.ReadFile(filepath.Join(plane.Identity(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(cfg.Identity, name), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	untilResolver(t, r, "the plane is connected", func(s resolver.Status) bool { return s.Connected && s.Identity != "" })
 }

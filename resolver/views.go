@@ -43,6 +43,8 @@ type ViewsConfig struct {
 	// Log may be nil.
 	Log *slog.Logger
 
+	// name that is known only later; nil is Name.
+	name func() string
 	// beside runs on the connection to a control that has welcomed this
 	// subscriber, until its stream ends; nil is nothing.
 	beside func(context.Context, grpc.ClientConnInterface)
@@ -129,6 +131,9 @@ func (c *ViewsConfig) fill() {
 	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.name == nil {
+		c.name = func() string { return c.Name }
 	}
 	if c.connect == nil {
 		c.connect = c.dial

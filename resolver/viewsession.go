@@ -87,7 +87,7 @@ func (c *ViewsConfig) dial(address string) (link, error) {
 // send says hello, then what is wanted, what is applied, and that it lives. An
 // error is seen by who receives.
 func (s *viewSession) send(ctx context.Context, conn link) {
-	hello := &pb.SubscribeHello{Name: s.h.cfg.Name, Session: s.h.cfg.Session, Library: s.h.cfg.Library, Features: features()}
+	hello := &pb.SubscribeHello{Name: s.h.cfg.name(), Session: s.h.cfg.Session, Library: s.h.cfg.Library, Features: features()}
 	if s.stream.Send(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Hello{Hello: hello}}) != nil {
 		return
 	}

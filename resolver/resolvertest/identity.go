@@ -4,6 +4,7 @@ import (
 	"errors"
 	"path/filepath"
 
+	"github.com/fairlead-platform/fairlead/internal/credential"
 	"github.com/fairlead-platform/fairlead/internal/identity"
 )
 
@@ -22,16 +23,21 @@ func (p *Plane) identify() (err error) {
 		return err
 	}
 	p.tls = k.RoleCredentials(identity.ServerOptions{})
-	caller, err := identity.OpenKeystore(filepath.Join(p.dir, "caller"))
+	return p.identifyCaller(a)
+}
+
+func (p *Plane) identifyCaller(a *identity.Authority) error {
+	key, err := credential.NewKey()
 	if err != nil {
 		return err
 	}
-	if err := a.Issue(caller, identity.ID{TrustDomain: a.TrustDomain(), Role: identity.Agent, Name: callerName}); err != nil {
+	csr, err := key.Request()
+	if err != nil {
 		return err
 	}
-	p.caller = caller.ClientTLS(identity.Control)
-	return nil
+	cert, err := a.Sign(csr, identity.ID{TrustDomain: a.TrustDomain(), Role: identity.Caller, Name: "test"})
+	if err != nil {
+		return err
+	}
+	return credential.Files{Key: key.PEM, Cert: cert, Bundle: a.Bundle()}.Write(p.Identity())
 }
-
-// callerName is what callers are known by here.
-const callerName = "test"

@@ -7,11 +7,11 @@ package resolvertest
 import (
 	"context"
 	"crypto/rand"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"testing"
@@ -33,7 +33,6 @@ type Plane struct {
 	dir     string
 	address string
 	tls     credentials.TransportCredentials
-	caller  *tls.Config
 
 	mu       sync.Mutex
 	epoch    view.Epoch
@@ -94,9 +93,12 @@ func (p *Plane) Address() string {
 	return p.address
 }
 
+// Identity is a folder with the identity of a caller.
+func (p *Plane) Identity() string { return filepath.Join(p.dir, "caller") }
+
 // Config of a resolver that follows this plane.
 func (p *Plane) Config(stateDir string, services ...string) resolver.Config {
-	return resolver.Config{StateDir: stateDir, Services: services, Plane: []string{p.Address()}, Name: callerName, TLS: p.caller}
+	return resolver.Config{StateDir: stateDir, Services: services, Plane: []string{p.Address()}, Identity: p.Identity()}
 }
 
 // Open a resolver that follows this plane, with an empty folder of its own. It is

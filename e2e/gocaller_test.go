@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// goCaller is a program with the README's ten lines, outside our hosts.
+type goCaller struct {
+	*process
+	f        *fleet
+	state    string
+	identity string
+}
+
+func (f *fleet) startCaller(service, state, identity string) *goCaller {
+	f.t.Helper()
+	cmd := exec.Command(testcaller, "-state", state, "-service", service)
+	cmd.Env = []string{"FAIRLEAD_PLANE=" + f.api, "FAIRLEAD_IDENTITY=" + identity}
+	return &goCaller{process: f.startCommand(cmd), f: f, state: state, identity: identity}
+}
+
+var soFar = regexp.MustCompile(`so far map\[.*200 OK:(\d+)`)
+
+// answered is how many requests were, by what it printed last.
+func (c *goCaller) answered() int {
+	all := soFar.FindAllStringSubmatch(c.out.String(), -1)
+	if len(all) == 0 {
+		return 0
+	}
+	n, err := strconv.Atoi(all[len(all)-1][1])
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return n
+}
+
+// more waits until so many more requests were answered.
+func (c *goCaller) more(n int) {
+	c.t.Helper()
+	goal := c.answered() + n
+	for end := time.Now().Add(60 * time.Second); c.answered() < goal; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(end) {
+			c.t.Fatalf("%d answers, want %d:\n%s", c.answered(), goal, c.out.tail(20))
+		}
+	}
+}
+
+// end ends it and checks that not one request failed.
+func (c *goCaller) end() {
+	c.t.Helper()
+	c.signal(syscall.SIGTERM)
+	if err := c.wait(20 * time.Second); err != nil {
+		c.t.Errorf("the caller ended by %v", err)
+	}
+	if line := c.waitFor("in all", time.Second); !regexp.MustCompile(`^in all map\[200 OK:\d+\]$`).MatchString(line) {
+		c.t.Errorf("not all went well: %s", line)
+	}
+	c.waitFor("panics 0", time.Second)
+}
+
+// pidsOf n instances that answer at the gateway.
+func (w *world) pidsOf(service string, n int) (pids []int) {
+	w.t.Helper()
+	for end := time.Now().Add(20 * time.Second); len(pids) < n; {
+		if time.Now().After(end) {
+			w.t.Fatalf("%d instances answer, want %d", len(pids), n)
+		}
+		if pid := w.pidOf(service); !slices.Contains(pids, pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func TestACallerOfTheReadmesTenLinesSurvivesTheDeathOfEverythingButItsCallees(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	identity, state := filepath.Join(f.data, "caller"), filepath.Join(f.data, "state")
+	f.must("identity", "caller", "batch", "--out", identity)
+	f.must("deploy", "hello", "--instances", "3", "--", testapp)
+	c := f.startCaller("hello", state, identity)
+	c.waitFor("first 200 OK", 20*time.Second)
+	c.more(200)
+
+	pids := f.pidsOf("hello", 3)
+	// Everything is killed for good that is not the caller or whom it calls.
+	f.control.kill()
+	f.gw.kill()
+	f.host.kill()
+	c.more(500)
+
+	// Two callees of three die meanwhile, one after the other.
+	for _, pid := range pids[:2] {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		c.more(300)
+	}
+	c.end()
+
+	// It is started anew in the outage.
+	c = f.startCaller("hello", state, identity)
+	c.waitFor("opened with a view from disk", 20*time.Second)
+	c.more(300)
+	c.end()
+}
