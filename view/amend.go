@@ -81,7 +81,11 @@ func (a *Assembler) Amend(members []Member, changed []int32) (Assembly, bool) {
 	a.made = r
 	out, counted, in := Assembly{View: *r.view}, 0, 0
 	for i := range r.gathered {
-		counted, in = counted+r.gathered[i].Counted, in+r.gathered[i].In
+		g := &r.gathered[i]
+		counted, in = counted+g.Counted, in+g.In
+		if g.tripped {
+			a.retell(g.ZoneMark)
+		}
 	}
 	out.Lost = counted > 0 && in == 0
 	return out, true

@@ -326,3 +326,56 @@ func urgentOf(published, target *Service, planned Planned) (*Service, bool) {
 	t := TroubleOf(published, target, planned)
 	return t.View(), t.Any()
 }
+
+func TestAPersonDecidesAboutAGuardThatHoldsAndIsAskedAgainAtTheNextTrip(t *testing.T) {
+	a := Assembler{Policy: GuardPolicy{Mode: HoldForPerson}}
+	a.Assemble(route("r"), sick(fleet("r", "a", 10), 2))
+	if a.Decide("r", "a", Accepted) {
+		t.Error("a decision is taken where nothing waits")
+	}
+
+	served := func(n int) int {
+		out := a.Assemble(route("r"), sick(fleet("r", "a", 10), n))
+		return out.View.InRotation()
+	}
+	if got := served(7); got != 8 {
+		t.Errorf("held: %d are served", got)
+	}
+	g := a.Guarded()
+	if len(g) != 1 || g[0].In != 3 || g[0].Counted != 10 || g[0].Served != 8 || g[0].Decision != Undecided || len(g[0].Kept) != 8 || !g[0].DegradedConfidence {
+		t.Errorf("what waits is %+v", g)
+	}
+	if !a.Decide("r", "a", Declined) || served(8) != 8 || a.Guarded()[0].Decision != Declined {
+		t.Errorf("declined: %+v", a.Guarded())
+	}
+	if !a.Decide("r", "a", Accepted) || served(8) != 2 {
+		t.Errorf("accepted: %+v", a.Guarded())
+	}
+	out := a.Assemble(route("r"), sick(fleet("r", "a", 10), 8))
+	if len(marked(out.View)) != 0 {
+		t.Error("health is followed, and the zone is marked as if it were not")
+	}
+	if served(0) != 10 || len(a.Guarded()) != 0 {
+		t.Errorf("the trip is not over: %+v", a.Guarded())
+	}
+	if served(9) != 10 || a.Guarded()[0].Decision != Undecided {
+		t.Errorf("the decision about the trip before is in force: %+v", a.Guarded())
+	}
+}
+
+func TestAGuardThatHoldsAndDoesNotKnowWhoWasInRotationWithdrawsNobody(t *testing.T) {
+	a := Assembler{Policy: GuardPolicy{Mode: HoldForPerson}}
+	if out := a.Assemble(route("r"), sick(fleet("r", "a", 10), 7)); out.View.InRotation() != 10 {
+		t.Errorf("%d are served", out.View.InRotation())
+	}
+	b, told := Assembler{Policy: GuardPolicy{Mode: HoldForPerson}}, Guarded{ZoneMark: ZoneMark{Group: "r", Zone: "a"}, Kept: []string{"r-a-0000", "r-a-0009"}}
+	b.Restore(told)
+	if out := b.Assemble(route("r"), sick(fleet("r", "a", 10), 9)); out.View.InRotation() != 2 || len(out.Tripped) != 0 {
+		t.Errorf("restored: %d are served, %d trips", out.View.InRotation(), len(out.Tripped))
+	}
+	told.Decision = Accepted
+	b.Restore(told)
+	if out := b.Assemble(route("r"), sick(fleet("r", "a", 10), 9)); out.View.InRotation() != 1 {
+		t.Errorf("restored as accepted: %d are served", out.View.InRotation())
+	}
+}

@@ -10,7 +10,7 @@ const (
 	// weights, and the zone is marked. The default.
 	ServeAll GuardMode = "serve-all"
 	// HoldForPerson keeps what was in rotation when the guard tripped, until a
-	// person decides.
+	// person decides: see [Assembler.Decide].
 	HoldForPerson GuardMode = "hold"
 	// Honour follows health also to an empty set.
 	Honour GuardMode = "honour"
@@ -57,38 +57,51 @@ func (a *Assembler) judge(g *gathering, members []Member, out *Assembly, now map
 		now[g.place] = a.remember(members, in)
 		return mark
 	}
-	mark.DegradedConfidence = a.Policy.Mode != Honour
+	held := a.Policy.Mode == HoldForPerson
+	honoured := a.Policy.Mode == Honour || held && was.decision == Accepted
+	mark.DegradedConfidence = !honoured
 	if !was.tripped {
 		out.Tripped = append(out.Tripped, mark)
 	}
 	was.tripped = true
-	now[g.place] = was
-	switch a.Policy.Mode {
-	case Honour:
-	case HoldForPerson:
+	switch {
+	case honoured:
+	case held:
+		if was.served == nil { // it is not known who was: nobody is withdrawn for that
+			was.served = idsOf(members, counted)
+		}
 		g.served = slices.DeleteFunc(counted, func(i int32) bool { return !was.served[members[i].ID] && !members[i].Verdict.In() })
 	default:
 		g.served = counted
 	}
+	was.mark, was.in = mark, len(g.served)
+	now[g.place] = was
 	return mark
 }
 
 // memory is what a place held: whether its guard had tripped and, where a
 // person decides, who was in rotation before it did.
 type memory struct {
-	tripped bool
-	served  map[string]bool // :: instance → was in rotation
+	tripped  bool
+	served   map[string]bool // :: instance → was in rotation; nil is not known
+	decision Decision
+	mark     ZoneMark
+	in       int // endpoints that are served
+}
+
+func idsOf(members []Member, some []int32) map[string]bool {
+	out := make(map[string]bool, len(some))
+	for _, i := range some {
+		out[members[i].ID] = true
+	}
+	return out
 }
 
 func (a *Assembler) remember(members []Member, in []int32) memory {
 	if a.Policy.Mode != HoldForPerson {
 		return memory{}
 	}
-	m := memory{served: make(map[string]bool, len(in))}
-	for _, i := range in {
-		m.served[members[i].ID] = true
-	}
-	return m
+	return memory{served: idsOf(members, in)}
 }
 
 // trips reports whether too few are in rotation. A trip ends with a margin.

@@ -50,9 +50,10 @@ func (t *Trouble) View() *Service {
 }
 
 // lowered reports whether evidence took weight from an endpoint. A ramp that
-// begins anew is of the same kind: the instance came back from somewhere.
+// begins anew is of the same kind: the instance came back from somewhere. So is
+// what the guard kept in rotation, and keeps no longer.
 func lowered(was, is *Endpoint) bool {
-	return is.Weight < was.Weight && (is.Verdict == Degraded || is.Verdict != was.Verdict)
+	return is.Weight < was.Weight && (is.Verdict == Degraded || is.Verdict != was.Verdict || is.Weight == 0)
 }
 
 func newlyTripped(was, is []ZoneMark) bool {

@@ -77,6 +77,8 @@ type commands struct {
 	Propagation propagationCmd `cmd:"" group:"services" help:"Show how soon those who route by a service's view acknowledged its changes, against what is promised."`
 	Flaps       flapsCmd       `cmd:"" group:"services" help:"Show which instances came and went too often, and the changes that earned it."`
 	Contract    contractCmd    `cmd:"" group:"services" help:"How the health of a service's instances is read."`
+	Policy      policyCmd      `cmd:"" group:"services" help:"What an owner decides about a service: the guard, the ramp, zones, who may call."`
+	Guard       guardCmd       `cmd:"" group:"services" help:"Decide about a fraction guard that waits for a person."`
 	Register    registerCmd    `cmd:"" group:"services" help:"Register an instance that nothing watches, and renew its lease until told to end."`
 	External    externalCmd    `cmd:"" group:"services" help:"Services of somebody else's, whose health only their callers tell."`
 	Logs        logsCmd        `cmd:"" group:"services" help:"Show what the instances wrote."`

@@ -6,10 +6,10 @@ import (
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"sigs.k8s.io/yaml"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
-	"github.com/fairlead-platform/fairlead/internal/fault"
 )
 
 type instancesCmd struct {
@@ -39,6 +39,7 @@ func (cmd *instancesCmd) Run(c *call) error {
 		rows = append(rows, []string{i.GetId(), i.GetSlot(), i.GetVerdict(), share(i.GetWeight()), i.GetZone(), clock(i.GetSince()), i.GetRule()})
 	}
 	c.out.rows("INSTANCE SLOT STATE WEIGHT ZONE SINCE RULE", rows)
+	c.tellGuards(cmd.Name, resp.Msg.GetGuards())
 	return nil
 }
 
@@ -62,6 +63,7 @@ func (c *call) explainInstance(cl *client, service, instance string) error {
 		c.out.line("evidence  %s", e)
 	}
 	c.out.line("changes   by: %s", m.GetNext())
+	c.tellGuards(m.GetService(), m.GetGuards())
 	if m.GetView() != "" {
 		c.out.line("view      %s, %s", m.GetView(), heldBy(m.GetViewHolders()))
 	}
@@ -173,11 +175,11 @@ func (cmd *contractGetCmd) Run(c *call) error {
 		return c.out.message(resp.Msg)
 	}
 	plainFields(resp.Msg)
-	return c.out.contract(resp.Msg.GetContract(), resp.Msg.GetDeclared())
+	return c.out.file(resp.Msg.GetContract(), resp.Msg.GetDeclared())
 }
 
-// contract is shown as the file that `contract set` reads.
-func (p *printer) contract(m *fairleadv1.HealthContract, declared bool) error {
+// file shows a contract or a policy as the file that `set` reads.
+func (p *printer) file(m proto.Message, declared bool) error {
 	p.line("%s", p.paint(faint, map[bool]string{true: "# declared", false: "# the default: none is declared"}[declared]))
 	raw, err := protojson.Marshal(m)
 	if err == nil {
@@ -213,22 +215,10 @@ func (cmd *contractSetCmd) Run(c *call) error {
 		return c.out.message(resp.Msg)
 	}
 	plainFields(resp.Msg)
-	return c.out.contract(resp.Msg.GetContract(), true)
+	return c.out.file(resp.Msg.GetContract(), true)
 }
 
 func (c *call) readContract(file string) (*fairleadv1.HealthContract, error) {
-	text, _, err := documentFlag{file}.text(c)
-	if err != nil {
-		return nil, err
-	}
-	const hint = "docs/reference/health-contract.md lists the fields that there are"
-	raw, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return nil, fault.New(fault.Invalid, hint, "it is not YAML that can be read: %w", err)
-	}
 	m := &fairleadv1.HealthContract{}
-	if err := protojson.Unmarshal(raw, m); err != nil {
-		return nil, fault.New(fault.Invalid, hint, "it is no health contract: %w", err)
-	}
-	return m, nil
+	return m, c.readFile(file, "health contract", "docs/reference/health-contract.md lists the fields that there are", m)
 }

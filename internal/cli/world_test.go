@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -124,6 +125,7 @@ type plane struct {
 	lines       []service.LogLine
 	lag         time.Duration
 	differences []discovery.Difference
+	guards      []discovery.GuardState
 	written     chan struct{} // closed by the next line
 	deposed     chan struct{} // one for each reader of lines that is to be turned away
 	emitted     chan struct{} // one for each line that a reader was sent
@@ -243,6 +245,26 @@ func (p *plane) Standings(name string) (out []discovery.Standing, observing bool
 		}
 	}
 	return out, true
+}
+
+// Guards are those that the script tripped.
+func (p *plane) Guards(string) []discovery.GuardState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(p.guards)
+}
+
+// Decide takes any decision about any of them.
+func (p *plane) Decide(_ context.Context, name string, d discovery.GuardDecision) ([]discovery.GuardState, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.guards) == 0 {
+		return nil, fault.New(fault.NotFound, "`fairlead instances "+name+"` shows what waits", "no guard of service %s has tripped there", name)
+	}
+	for i := range p.guards {
+		p.guards[i].Decision, p.guards[i].By = d.Decision, d.By
+	}
+	return slices.Clone(p.guards), nil
 }
 
 // Probers are one that is well, one that is doubted, and one that is silent.
@@ -464,6 +486,13 @@ func (p *plane) do(args []string) error {
 			From: eligibility.Eligible, Why: "a third fails", Row: registry.Instance{Handle: 1},
 		}
 		return p.put(service.KindTransition, args[1]+".000000000007.1", x)
+	case "trips": // the guard of a group, in a mode
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.guards = append(p.guards, discovery.GuardState{
+			Guarded: view.Guarded{ZoneMark: view.ZoneMark{Group: args[1], Zone: "a", Counted: 10, In: 3}, Served: 8}, Mode: view.GuardMode(args[2]), Since: time.Unix(1_700_000_000, 0),
+		})
+		return nil
 	case "differs": // an instance's row from what its host says
 		p.mu.Lock()
 		defer p.mu.Unlock()

@@ -124,6 +124,7 @@ func live() map[string]bool { // :: procedure → goes on
 		fairleadv1connect.RegistryServiceRegisterProcedure:            false,
 		fairleadv1connect.RegistryServiceRenewLeaseProcedure:          false,
 		fairleadv1connect.RegistryServiceDeregisterProcedure:          false,
+		fairleadv1connect.DiscoveryAPIServiceDecideGuardProcedure:     false,
 		fairleadv1connect.AdminAPIServiceListGatewaysProcedure:        false,
 		fairleadv1connect.AdminAPIServiceListHostsProcedure:           false,
 		fairleadv1connect.AdminAPIServiceListProbersProcedure:         false,

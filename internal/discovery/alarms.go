@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/evaluate"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/view"
 )
 
 // Kinds of a service's alarms; each is a label of the metric.
@@ -38,16 +38,13 @@ func (t *term) watch(name string, p evaluate.Published) {
 	}
 	t.alarm(name, AlarmLast, lost)
 	var tripped []string
-	if p.View != nil {
-		for _, m := range p.View.Marks {
-			if m.DegradedConfidence {
-				tripped = append(tripped, fmt.Sprintf("of %s in %s only %d of %d are in rotation by their verdicts", m.Group, cmp.Or(m.Zone, "its small zones"), m.In, m.Counted))
-			}
-		}
+	mode := view.ServeAll
+	for _, s := range t.followTrips(name) {
+		tripped, mode = append(tripped, s.told(name)), s.Mode
 	}
 	guard := ""
 	if len(tripped) > 0 {
-		guard = "the fraction guard disregards health: " + strings.Join(tripped, "; ")
+		guard = guardDoes[mode] + strings.Join(tripped, "; ")
 	}
 	t.alarm(name, AlarmGuard, guard)
 	unseen := ""
@@ -72,6 +69,13 @@ func (t *term) propagation() {
 			t.alarm(name, AlarmBudget, text)
 		}
 	}
+}
+
+// guardDoes :: mode → what a guard that has tripped does
+var guardDoes = map[view.GuardMode]string{
+	view.ServeAll:      "the fraction guard disregards health: ",
+	view.HoldForPerson: "the fraction guard holds what was in rotation: ",
+	view.Honour:        "health is followed below the guard's fraction: ",
 }
 
 // alarm raises one, or changes its text, or clears it where there is none. That

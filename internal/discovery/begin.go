@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/registry"
 	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -34,12 +35,16 @@ type term struct {
 	archive Archive
 	records *records
 	flush   chan struct{} // holds one: it is time to write a segment
+	hurried chan struct{} // holds one: something is urgent
 
 	mu          sync.Mutex
 	reg         *registry.Registry
 	eval        *evaluate.Evaluator
 	first       int64                           // the term's first tick
 	contracts   map[string]eligibility.Contract // :: service → declared contract
+	governed    map[string]service.Policy       // :: service → declared policy
+	trips       map[string][]trip               // :: service → trips of its guard
+	tripDocs    map[string]string               // :: service → its trips as they are, or are to be, on disk
 	reserved    uint32                          // the first handle that the store does not know to be taken
 	handles     map[string]uint32               // :: instance → its handle of an earlier term
 	known       map[string]bool                 // :: service → the evaluator has its route
@@ -68,8 +73,8 @@ type term struct {
 // ended before the store answered.
 func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	t := &term{
-		p: p, lead: l, log: p.log, began: time.Now(), keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
-		contracts: map[string]eligibility.Contract{}, handles: map[string]uint32{},
+		p: p, lead: l, log: p.log, began: time.Now(), keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), hurried: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
+		contracts: map[string]eligibility.Contract{}, governed: map[string]service.Policy{}, trips: map[string][]trip{}, tripDocs: map[string]string{}, handles: map[string]uint32{},
 		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, alarms: map[string]map[string]Alarm{}, words: map[string]service.Word{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
 	}
 	t.records = newRecords(l, p.log, t.living)
@@ -92,6 +97,7 @@ func (p *Plane) begin(ctx context.Context, l Lead) *term {
 type had struct {
 	recorded map[string]Record            // :: instance → its last record
 	rows     map[string]registry.Instance // :: instance → its row
+	trips    []store.Document             // of guards that a person decides
 }
 
 // load reads the contracts, the recorded transitions and the rows.
@@ -112,6 +118,10 @@ func (t *term) load(ctx context.Context) (h had, ok bool) {
 		if h.recorded[x.Instance].Tick <= x.Tick {
 			h.recorded[x.Instance] = x
 		}
+	}
+	if h.trips, _, err = t.p.cfg.Store.List(ctx, service.KindGuard); err != nil {
+		t.log.Warn("cannot read the trips of guards", "error", err)
+		return h, false
 	}
 	if h.rows, ok = t.readRows(ctx); !ok {
 		return h, false
@@ -154,6 +164,7 @@ func (t *term) rebuild(ctx context.Context, h had) bool {
 		t.records.stage(row)
 	}
 	evaluate.Rebuild(t.eval, rows, states, kept.Ticks)
+	t.restoreTrips(h.trips)
 	if at := t.eval.Now(); at < last { // the tail was lost: time went on without evidence
 		t.eval.Fold(evidence.Tick{Number: last})
 	}

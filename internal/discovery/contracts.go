@@ -6,7 +6,6 @@ import (
 
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/service"
-	"github.com/fairlead-platform/fairlead/view"
 )
 
 // readContracts reads what services declare, where the store changed since. A
@@ -37,12 +36,16 @@ func (t *term) readContracts(ctx context.Context) bool {
 		}
 		read[d.Name] = c
 	}
+	governed, ok := t.readPolicies(ctx)
+	if !ok {
+		return false
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	old := t.contracts
-	t.contracts, t.readAt = read, at
+	old, was := t.contracts, t.governed
+	t.contracts, t.governed, t.readAt = read, governed, at
 	for name := range t.known {
-		if !alike(old, read, name) {
+		if !alike(old, read, name) || !alike(was, governed, name) {
 			t.contract(name)
 			t.knowAll(name)
 		}
@@ -50,7 +53,7 @@ func (t *term) readContracts(ctx context.Context) bool {
 	return true
 }
 
-func alike(a, b map[string]eligibility.Contract, name string) bool {
+func alike[T any](a, b map[string]T, name string) bool {
 	x, inA := a[name]
 	y, inB := b[name]
 	if inA != inB {
@@ -59,10 +62,10 @@ func alike(a, b map[string]eligibility.Contract, name string) bool {
 	return string(encode(x)) == string(encode(y))
 }
 
-func encode(c eligibility.Contract) []byte {
-	b, err := json.Marshal(c)
+func encode(x any) []byte {
+	b, err := json.Marshal(x)
 	if err != nil { // it holds nothing that JSON cannot say
-		panic("discovery: cannot encode a contract: " + err.Error())
+		panic("discovery: cannot encode what governs a service: " + err.Error())
 	}
 	return b
 }
@@ -77,7 +80,7 @@ func (t *term) inForce(name string) eligibility.Contract {
 	if t.external(name) { // nothing else is to be had of it
 		c.Profile = eligibility.Profile{Outcomes: true}
 	}
-	c = t.lookable(c)
+	c = t.governing(name, t.lookable(c))
 	if t.eval.Now() < t.first+int64(c.SilentAfter) {
 		c.SilenceFails = false
 	}
@@ -87,7 +90,7 @@ func (t *term) inForce(name string) eligibility.Contract {
 // contract puts a service's contract in force.
 func (t *term) contract(name string) {
 	t.known[name] = true
-	t.eval.SetService(name, t.inForce(name), view.GuardPolicy{})
+	t.eval.SetService(name, t.inForce(name), t.policy(name).Guard.Policy())
 }
 
 // endGrace puts contracts in force that were lenient at the term's beginning.

@@ -171,10 +171,22 @@ func (t *term) run(ctx context.Context) {
 			if gathered == nil {
 				gathered = time.After(window)
 			}
+		case <-t.hurried:
+			if gathered == nil {
+				gathered = time.After(window)
+			}
 		case <-gathered:
 			gathered = nil
 			t.between(ctx)
 		}
+	}
+}
+
+// hurry has what is urgent published within the window.
+func (t *term) hurry() {
+	select {
+	case t.hurried <- struct{}{}:
+	default: // it is on its way
 	}
 }
 

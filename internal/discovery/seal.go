@@ -29,7 +29,7 @@ type Policy struct {
 	Service string    `json:"service"`
 	At      time.Time `json:"at"`
 	By      string    `json:"by,omitempty"`
-	What    string    `json:"what"`    // contract
+	What    string    `json:"what"`    // contract or policy
 	Changes []string  `json:"changes"` // field by field, for people
 }
 

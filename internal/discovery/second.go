@@ -90,6 +90,8 @@ func (t *term) routes() {
 			delete(t.known, name)
 			delete(t.alarms, name)
 			t.rest.Done(name)
+			delete(t.trips, name)
+			t.recordTrips(name, nil)
 			delete(t.unroutedAs, name)
 		}
 	}
@@ -122,8 +124,8 @@ func (t *term) between(ctx context.Context) {
 	t.mu.Unlock()
 	if len(ended) > 0 {
 		t.records.put(ctx, ended)
-		t.publish(false)
 	}
+	t.publish(false)
 }
 
 // publish hands over the views of what changed: what takes traffic from trouble
@@ -190,6 +192,9 @@ func (t *term) collect(ctx context.Context) {
 	for name := range t.contracts {
 		names = append(names, name)
 	}
+	for name := range t.governed {
+		names = append(names, name)
+	}
 	unknown := map[string]bool{} // :: service → nothing knows it
 	for _, name := range names {
 		unknown[name] = !t.lead.Knows(name) && len(t.reg.Of(name)) == 0
@@ -203,7 +208,9 @@ func (t *term) collect(ctx context.Context) {
 		}
 		err := t.bury(ctx, name)
 		if err == nil {
-			err = t.lead.Commit(ctx, []store.Write{erase(store.Key{Kind: service.KindContract, Name: name})})
+			err = t.lead.Commit(ctx, []store.Write{
+				erase(store.Key{Kind: service.KindContract, Name: name}), erase(store.Key{Kind: service.KindGovernance, Name: name}),
+			})
 		}
 		if err != nil {
 			t.log.Warn("cannot erase what a service left behind", "service", name, "error", err)

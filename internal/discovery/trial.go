@@ -71,7 +71,7 @@ func (p *Plane) Try(ctx context.Context, name string, c eligibility.Contract, si
 		return Trial{}, fault.New(fault.Unavailable, "ask again in a few seconds", "nothing is known of instances yet: this control has only just begun to observe")
 	}
 	t.mu.Lock()
-	c = t.lookable(c)
+	c = t.governing(name, t.lookable(c))
 	t.mu.Unlock()
 	past, records, err := t.past(ctx, name, int64(since/time.Second))
 	if err != nil {
@@ -101,7 +101,7 @@ func (p *Plane) Try(ctx context.Context, name string, c eligibility.Contract, si
 // past gathers what is retained of the service.
 func (t *term) past(ctx context.Context, name string, seconds int64) (evaluate.Past, []Record, error) {
 	t.mu.Lock()
-	past := evaluate.Past{Service: name, InForce: t.inForce(name), To: t.eval.Now()}
+	past := evaluate.Past{Service: name, InForce: t.inForce(name), Guard: t.policy(name).Guard.Policy(), To: t.eval.Now()}
 	there := t.eval.Entered(name)
 	t.mu.Unlock()
 	past.From = max(past.To-seconds+1, 1)

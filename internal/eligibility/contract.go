@@ -62,7 +62,11 @@ type Contract struct {
 	// rather serve nothing than serve by something dead.
 	SilenceFails bool `json:"silenceFails,omitempty"`
 
-	Ramp         int          `json:"ramp"` // seconds to full weight: 0, or at least 60
+	Ramp int `json:"ramp"` // seconds to full weight: 0, or at least 60
+	// Steps of the ramp, as the service's policy has them: the share of its
+	// weight that an instance has in each, the last is whole. Nil are the
+	// platform's. They are no part of a contract that is written.
+	Steps        []Permille   `json:"-"`
 	Dependencies []Dependency `json:"dependencies,omitempty"`
 }
 

@@ -151,8 +151,8 @@ func (s *State) next(c *Terms, l *look, now int64) string {
 		return fmt.Sprintf("%d results below %s failing, or %d s without", trialResults, percent(c.In), trialLength)
 	case s.Verdict == Unknown:
 		return "any sample of any class"
-	case !s.Settled():
-		return fmt.Sprintf("time: it has %s of its weight, step %d of %d", percent(s.Ramped()), s.Step+1, len(steps))
+	case !s.Settled(c):
+		return fmt.Sprintf("time: it has %s of its weight, step %d of %d", percent(s.Ramped(c)), s.Step+1, len(c.steps))
 	}
 	return fmt.Sprintf("out above %s of the looks failing, or %s of its callers' results, %s more than at its siblings",
 		percent(c.OutByProbes), percent(c.OutByOutcomes), percent(c.Worse))

@@ -6,10 +6,17 @@ type Terms struct {
 	// Name says who a prober is, for people; nil says its number.
 	Name  func(prober uint32) string
 	decay decay
+	steps []Permille // at least two, the last is whole
 }
 
 // Prepare makes a contract that [Contract.Check] accepted ready.
-func Prepare(c Contract) *Terms { return &Terms{Contract: c, decay: halving(c.HalfLife)} }
+func Prepare(c Contract) *Terms {
+	t := &Terms{Contract: c, decay: halving(c.HalfLife), steps: c.Steps}
+	if len(t.steps) < 2 {
+		t.steps = defaultSteps
+	}
+	return t
+}
 
 const (
 	trialResults = 10 // from which a trial is judged

@@ -153,8 +153,8 @@ func (s *State) due(c *Terms, l *look, now int64) int64 {
 	if s.TrialSince != 0 {
 		at(s.TrialSince + trialLength)
 	}
-	if c.Ramp > 0 && s.Verdict != Ineligible && int(s.Step) < len(steps)-1 {
-		at(s.StepSince + int64(c.Ramp)/int64(len(steps)-1))
+	if c.Ramp > 0 && s.Verdict != Ineligible && !s.Settled(c) {
+		at(s.StepSince + c.pace())
 	}
 	return next
 }

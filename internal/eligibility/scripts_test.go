@@ -269,7 +269,7 @@ func (s *script) fold(judged func(now, due int64) bool) string {
 			var ch Change
 			var changed bool
 			if ch, changed, due = state.Fold(c, e, facts, now); changed {
-				b.WriteString(state.line(ch, now))
+				b.WriteString(state.line(c, ch, now))
 			}
 		}
 		if s.explain[now] {
@@ -279,8 +279,8 @@ func (s *script) fold(judged func(now, due int64) bool) string {
 	return b.String()
 }
 
-func (s *State) line(ch Change, now int64) string {
-	line := fmt.Sprintf("%4d  %-10s %-20s weight %4d", now, s.Verdict, s.Rule, int(s.Weight)*int(s.Ramped())/1000)
+func (s *State) line(c *Terms, ch Change, now int64) string {
+	line := fmt.Sprintf("%4d  %-10s %-20s weight %4d", now, s.Verdict, s.Rule, int(s.Weight)*int(s.Ramped(c))/1000)
 	if ch.Quarantined {
 		line += fmt.Sprintf("  quarantined until %d", s.Quarantine.Until)
 	}

@@ -201,7 +201,7 @@ func (s *service) member(x *instance) view.Member {
 			Weight: int(x.state.Weight), Verdict: verdicts[x.state.Verdict],
 			HealthUnknown: !s.terms.Profile.Probe && !s.terms.Profile.Self,
 		},
-		Ramp: int(x.state.Ramped()), Settled: x.state.Settled(),
+		Ramp: int(x.state.Ramped(s.terms)), Settled: x.state.Settled(s.terms),
 		EverReady: x.row.EverReady, Terminating: x.row.Terminating, Removed: x.row.Gone,
 	}
 }
@@ -250,13 +250,35 @@ func (e *Evaluator) Standing(handle uint32) (Standing, bool) {
 func (e *Evaluator) standing(s *service, x *instance) Standing {
 	st := Standing{
 		Instance: x.row, Verdict: verdicts[x.state.Verdict], Rule: x.state.Rule, Since: x.state.Since,
-		Weight: int(x.state.Weight), Ramp: int(x.state.Ramped()), Account: x.state.Explain(s.terms, e.now), Flaps: x.state.FlapsWithin(e.now),
+		Weight: int(x.state.Weight), Ramp: int(x.state.Ramped(s.terms)), Account: x.state.Explain(s.terms, e.now), Flaps: x.state.FlapsWithin(e.now),
 	}
 	if x.state.Quarantine.Until > e.now {
 		st.Until = x.state.Quarantine.Until
 	}
 	return st
 }
+
+// Guarded are the places of a service whose guard has tripped.
+func (e *Evaluator) Guarded(name string) []view.Guarded {
+	if s := e.services[name]; s != nil {
+		return s.assembler.Guarded()
+	}
+	return nil
+}
+
+// Decide takes a person's decision about a trip that waits for one. False:
+// there is no such trip.
+func (e *Evaluator) Decide(name, group, zone string, d view.Decision) bool {
+	s := e.services[name]
+	if s == nil || !s.assembler.Decide(group, zone, d) {
+		return false
+	}
+	e.touched[name] = true
+	return true
+}
+
+// Restore has a service's guard remember a trip of before.
+func (e *Evaluator) Restore(name string, g view.Guarded) { e.service(name).assembler.Restore(g) }
 
 // Counts of a service's instances by verdict: :: verdict → instances.
 func (e *Evaluator) Counts(name string) map[view.Verdict]int {

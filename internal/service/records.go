@@ -29,7 +29,9 @@ const (
 	KindContract   = "contract"   // service name: its health contract
 	KindTransition = "transition" // service name + "." + tick + "." + handle
 	KindProber     = "prober"     // prober name: membership, and what it looks at
-	KindPolicy     = "policy"     // service name + "." + ULID: a change of what governs its health
+	KindPolicy     = "policy"     // service name + "." + ULID: a change of its health contract or its policy
+	KindGovernance = "governance" // service name: its policy
+	KindGuard      = "guard"      // service name: trips of its guard that a person decides
 	KindInstance   = "instance"   // instance: its row in the registry
 	KindExternal   = "external"   // service name: endpoints of somebody else's
 	KindHandles    = "handles"    // "instances": the first handle that was never given away

@@ -1828,6 +1828,531 @@ func (x *ExternalEndpoint) GetId() string {
 	return ""
 }
 
+type GetPolicyRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPolicyRequest) Reset() {
+	*x = GetPolicyRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPolicyRequest) ProtoMessage() {}
+
+func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
+func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *GetPolicyRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+type GetPolicyResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Policy  *ServicePolicy         `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Declared says that it is the service's own, and not the default.
+	Declared      bool `protobuf:"varint,3,opt,name=declared,proto3" json:"declared,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetPolicyResponse) Reset() {
+	*x = GetPolicyResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetPolicyResponse) ProtoMessage() {}
+
+func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
+func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *GetPolicyResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *GetPolicyResponse) GetPolicy() *ServicePolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *GetPolicyResponse) GetDeclared() bool {
+	if x != nil {
+		return x.Declared
+	}
+	return false
+}
+
+type SetPolicyRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Policy  *ServicePolicy         `protobuf:"bytes,2,opt,name=policy,proto3" json:"policy,omitempty"`
+	// Force takes a policy that is dangerous, though not one that is wrong.
+	Force         bool `protobuf:"varint,3,opt,name=force,proto3" json:"force,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPolicyRequest) Reset() {
+	*x = SetPolicyRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPolicyRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPolicyRequest) ProtoMessage() {}
+
+func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
+func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *SetPolicyRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *SetPolicyRequest) GetPolicy() *ServicePolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+func (x *SetPolicyRequest) GetForce() bool {
+	if x != nil {
+		return x.Force
+	}
+	return false
+}
+
+type SetPolicyResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Policy        *ServicePolicy         `protobuf:"bytes,1,opt,name=policy,proto3" json:"policy,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SetPolicyResponse) Reset() {
+	*x = SetPolicyResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SetPolicyResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SetPolicyResponse) ProtoMessage() {}
+
+func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SetPolicyResponse.ProtoReflect.Descriptor instead.
+func (*SetPolicyResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *SetPolicyResponse) GetPolicy() *ServicePolicy {
+	if x != nil {
+		return x.Policy
+	}
+	return nil
+}
+
+// ServicePolicy is what an owner decides about a service, beside what shall run
+// and how its health is read. What is not said is as in the default.
+type ServicePolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Owner string                 `protobuf:"bytes,1,opt,name=owner,proto3" json:"owner,omitempty"`
+	// ZonePolicy is prefer, where callers pick from their own zone while it has
+	// room, or any.
+	ZonePolicy string       `protobuf:"bytes,2,opt,name=zone_policy,json=zonePolicy,proto3" json:"zone_policy,omitempty"`
+	Guard      *GuardPolicy `protobuf:"bytes,3,opt,name=guard,proto3" json:"guard,omitempty"`
+	// Ramp in place of the health contract's; absent leaves it to that.
+	Ramp *RampPolicy `protobuf:"bytes,4,opt,name=ramp,proto3" json:"ramp,omitempty"`
+	// Allowed callers, ROLE/NAME or ROLE/*; none is everyone.
+	AllowedCallers []string `protobuf:"bytes,5,rep,name=allowed_callers,json=allowedCallers,proto3" json:"allowed_callers,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ServicePolicy) Reset() {
+	*x = ServicePolicy{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ServicePolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ServicePolicy) ProtoMessage() {}
+
+func (x *ServicePolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ServicePolicy.ProtoReflect.Descriptor instead.
+func (*ServicePolicy) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *ServicePolicy) GetOwner() string {
+	if x != nil {
+		return x.Owner
+	}
+	return ""
+}
+
+func (x *ServicePolicy) GetZonePolicy() string {
+	if x != nil {
+		return x.ZonePolicy
+	}
+	return ""
+}
+
+func (x *ServicePolicy) GetGuard() *GuardPolicy {
+	if x != nil {
+		return x.Guard
+	}
+	return nil
+}
+
+func (x *ServicePolicy) GetRamp() *RampPolicy {
+	if x != nil {
+		return x.Ramp
+	}
+	return nil
+}
+
+func (x *ServicePolicy) GetAllowedCallers() []string {
+	if x != nil {
+		return x.AllowedCallers
+	}
+	return nil
+}
+
+// GuardPolicy is the fraction guard: what happens where health would leave too
+// little of a request group in a zone.
+type GuardPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Fraction of the counted instances, between 0.1 and 1.
+	Fraction *float64 `protobuf:"fixed64,1,opt,name=fraction,proto3,oneof" json:"fraction,omitempty"`
+	// Mode is serve-all, hold (a person decides) or honour.
+	Mode          string `protobuf:"bytes,2,opt,name=mode,proto3" json:"mode,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GuardPolicy) Reset() {
+	*x = GuardPolicy{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GuardPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GuardPolicy) ProtoMessage() {}
+
+func (x *GuardPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GuardPolicy.ProtoReflect.Descriptor instead.
+func (*GuardPolicy) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *GuardPolicy) GetFraction() float64 {
+	if x != nil && x.Fraction != nil {
+		return *x.Fraction
+	}
+	return 0
+}
+
+func (x *GuardPolicy) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+type RampPolicy struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Seconds to full weight: 0 is none, else at least 60.
+	Seconds int32 `protobuf:"varint,1,opt,name=seconds,proto3" json:"seconds,omitempty"`
+	// Steps are shares of the weight, rising to 1; none are the platform's.
+	Steps         []float64 `protobuf:"fixed64,2,rep,packed,name=steps,proto3" json:"steps,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RampPolicy) Reset() {
+	*x = RampPolicy{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RampPolicy) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RampPolicy) ProtoMessage() {}
+
+func (x *RampPolicy) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RampPolicy.ProtoReflect.Descriptor instead.
+func (*RampPolicy) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *RampPolicy) GetSeconds() int32 {
+	if x != nil {
+		return x.Seconds
+	}
+	return 0
+}
+
+func (x *RampPolicy) GetSteps() []float64 {
+	if x != nil {
+		return x.Steps
+	}
+	return nil
+}
+
+type DecideGuardRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Group and zone of the trip; empty is every one that waits.
+	Group string `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"`
+	Zone  string `protobuf:"bytes,3,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Accept follows health: what it keeps out is withdrawn. Otherwise what was
+	// in rotation stays. Either holds until the trip is over.
+	Accept        bool   `protobuf:"varint,4,opt,name=accept,proto3" json:"accept,omitempty"`
+	By            string `protobuf:"bytes,5,opt,name=by,proto3" json:"by,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecideGuardRequest) Reset() {
+	*x = DecideGuardRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecideGuardRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecideGuardRequest) ProtoMessage() {}
+
+func (x *DecideGuardRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecideGuardRequest.ProtoReflect.Descriptor instead.
+func (*DecideGuardRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *DecideGuardRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *DecideGuardRequest) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *DecideGuardRequest) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *DecideGuardRequest) GetAccept() bool {
+	if x != nil {
+		return x.Accept
+	}
+	return false
+}
+
+func (x *DecideGuardRequest) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+type DecideGuardResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Decided       []*GuardState          `protobuf:"bytes,1,rep,name=decided,proto3" json:"decided,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DecideGuardResponse) Reset() {
+	*x = DecideGuardResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DecideGuardResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DecideGuardResponse) ProtoMessage() {}
+
+func (x *DecideGuardResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DecideGuardResponse.ProtoReflect.Descriptor instead.
+func (*DecideGuardResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{33}
+}
+
+func (x *DecideGuardResponse) GetDecided() []*GuardState {
+	if x != nil {
+		return x.Decided
+	}
+	return nil
+}
+
 var File_fairlead_v1_discovery_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_discovery_proto_rawDesc = "" +
@@ -1971,13 +2496,51 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\x10ExternalEndpoint\x12\x18\n" +
 	"\aaddress\x18\x01 \x01(\tR\aaddress\x12\x12\n" +
 	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x0e\n" +
-	"\x02id\x18\x03 \x01(\tR\x02id2\xeb\x04\n" +
+	"\x02id\x18\x03 \x01(\tR\x02id\",\n" +
+	"\x10GetPolicyRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"}\n" +
+	"\x11GetPolicyResponse\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x122\n" +
+	"\x06policy\x18\x02 \x01(\v2\x1a.fairlead.v1.ServicePolicyR\x06policy\x12\x1a\n" +
+	"\bdeclared\x18\x03 \x01(\bR\bdeclared\"v\n" +
+	"\x10SetPolicyRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x122\n" +
+	"\x06policy\x18\x02 \x01(\v2\x1a.fairlead.v1.ServicePolicyR\x06policy\x12\x14\n" +
+	"\x05force\x18\x03 \x01(\bR\x05force\"G\n" +
+	"\x11SetPolicyResponse\x122\n" +
+	"\x06policy\x18\x01 \x01(\v2\x1a.fairlead.v1.ServicePolicyR\x06policy\"\xcc\x01\n" +
+	"\rServicePolicy\x12\x14\n" +
+	"\x05owner\x18\x01 \x01(\tR\x05owner\x12\x1f\n" +
+	"\vzone_policy\x18\x02 \x01(\tR\n" +
+	"zonePolicy\x12.\n" +
+	"\x05guard\x18\x03 \x01(\v2\x18.fairlead.v1.GuardPolicyR\x05guard\x12+\n" +
+	"\x04ramp\x18\x04 \x01(\v2\x17.fairlead.v1.RampPolicyR\x04ramp\x12'\n" +
+	"\x0fallowed_callers\x18\x05 \x03(\tR\x0eallowedCallers\"O\n" +
+	"\vGuardPolicy\x12\x1f\n" +
+	"\bfraction\x18\x01 \x01(\x01H\x00R\bfraction\x88\x01\x01\x12\x12\n" +
+	"\x04mode\x18\x02 \x01(\tR\x04modeB\v\n" +
+	"\t_fraction\"<\n" +
+	"\n" +
+	"RampPolicy\x12\x18\n" +
+	"\aseconds\x18\x01 \x01(\x05R\aseconds\x12\x14\n" +
+	"\x05steps\x18\x02 \x03(\x01R\x05steps\"\x80\x01\n" +
+	"\x12DecideGuardRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\x12\x12\n" +
+	"\x04zone\x18\x03 \x01(\tR\x04zone\x12\x16\n" +
+	"\x06accept\x18\x04 \x01(\bR\x06accept\x12\x0e\n" +
+	"\x02by\x18\x05 \x01(\tR\x02by\"H\n" +
+	"\x13DecideGuardResponse\x121\n" +
+	"\adecided\x18\x01 \x03(\v2\x17.fairlead.v1.GuardStateR\adecided2\xd5\x06\n" +
 	"\x13DiscoveryAPIService\x12J\n" +
 	"\tListFlaps\x12\x1d.fairlead.v1.ListFlapsRequest\x1a\x1e.fairlead.v1.ListFlapsResponse\x12P\n" +
 	"\vDiffRuntime\x12\x1f.fairlead.v1.DiffRuntimeRequest\x1a .fairlead.v1.DiffRuntimeResponse\x12S\n" +
 	"\fTestContract\x12 .fairlead.v1.TestContractRequest\x1a!.fairlead.v1.TestContractResponse\x12P\n" +
 	"\vSetExternal\x12\x1f.fairlead.v1.SetExternalRequest\x1a .fairlead.v1.SetExternalResponse\x12V\n" +
-	"\rListExternals\x12!.fairlead.v1.ListExternalsRequest\x1a\".fairlead.v1.ListExternalsResponse\x12\\\n" +
+	"\rListExternals\x12!.fairlead.v1.ListExternalsRequest\x1a\".fairlead.v1.ListExternalsResponse\x12J\n" +
+	"\tGetPolicy\x12\x1d.fairlead.v1.GetPolicyRequest\x1a\x1e.fairlead.v1.GetPolicyResponse\x12J\n" +
+	"\tSetPolicy\x12\x1d.fairlead.v1.SetPolicyRequest\x1a\x1e.fairlead.v1.SetPolicyResponse\x12P\n" +
+	"\vDecideGuard\x12\x1f.fairlead.v1.DecideGuardRequest\x1a .fairlead.v1.DecideGuardResponse\x12\\\n" +
 	"\x0fListSubscribers\x12#.fairlead.v1.ListSubscribersRequest\x1a$.fairlead.v1.ListSubscribersResponse\x12Y\n" +
 	"\x0eGetPropagation\x12\".fairlead.v1.GetPropagationRequest\x1a#.fairlead.v1.GetPropagationResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
@@ -1993,7 +2556,7 @@ func file_fairlead_v1_discovery_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_discovery_proto_rawDescData
 }
 
-var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_fairlead_v1_discovery_proto_goTypes = []any{
 	(*ListSubscribersRequest)(nil),  // 0: fairlead.v1.ListSubscribersRequest
 	(*ListSubscribersResponse)(nil), // 1: fairlead.v1.ListSubscribersResponse
@@ -2020,64 +2583,86 @@ var file_fairlead_v1_discovery_proto_goTypes = []any{
 	(*ListExternalsResponse)(nil),   // 22: fairlead.v1.ListExternalsResponse
 	(*External)(nil),                // 23: fairlead.v1.External
 	(*ExternalEndpoint)(nil),        // 24: fairlead.v1.ExternalEndpoint
-	(*durationpb.Duration)(nil),     // 25: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 26: google.protobuf.Timestamp
-	(*Transition)(nil),              // 27: fairlead.v1.Transition
-	(*HealthContract)(nil),          // 28: fairlead.v1.HealthContract
+	(*GetPolicyRequest)(nil),        // 25: fairlead.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),       // 26: fairlead.v1.GetPolicyResponse
+	(*SetPolicyRequest)(nil),        // 27: fairlead.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil),       // 28: fairlead.v1.SetPolicyResponse
+	(*ServicePolicy)(nil),           // 29: fairlead.v1.ServicePolicy
+	(*GuardPolicy)(nil),             // 30: fairlead.v1.GuardPolicy
+	(*RampPolicy)(nil),              // 31: fairlead.v1.RampPolicy
+	(*DecideGuardRequest)(nil),      // 32: fairlead.v1.DecideGuardRequest
+	(*DecideGuardResponse)(nil),     // 33: fairlead.v1.DecideGuardResponse
+	(*durationpb.Duration)(nil),     // 34: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 35: google.protobuf.Timestamp
+	(*Transition)(nil),              // 36: fairlead.v1.Transition
+	(*HealthContract)(nil),          // 37: fairlead.v1.HealthContract
+	(*GuardState)(nil),              // 38: fairlead.v1.GuardState
 }
 var file_fairlead_v1_discovery_proto_depIdxs = []int32{
 	2,  // 0: fairlead.v1.ListSubscribersResponse.versions:type_name -> fairlead.v1.HeldVersion
 	3,  // 1: fairlead.v1.ListSubscribersResponse.subscribers:type_name -> fairlead.v1.SubscriberRow
-	25, // 2: fairlead.v1.HeldVersion.behind:type_name -> google.protobuf.Duration
-	25, // 3: fairlead.v1.SubscriberRow.behind:type_name -> google.protobuf.Duration
-	25, // 4: fairlead.v1.SubscriberRow.silent:type_name -> google.protobuf.Duration
+	34, // 2: fairlead.v1.HeldVersion.behind:type_name -> google.protobuf.Duration
+	34, // 3: fairlead.v1.SubscriberRow.behind:type_name -> google.protobuf.Duration
+	34, // 4: fairlead.v1.SubscriberRow.silent:type_name -> google.protobuf.Duration
 	6,  // 5: fairlead.v1.GetPropagationResponse.latencies:type_name -> fairlead.v1.PropagationLatency
 	7,  // 6: fairlead.v1.GetPropagationResponse.promises:type_name -> fairlead.v1.PropagationPromise
 	3,  // 7: fairlead.v1.GetPropagationResponse.behind:type_name -> fairlead.v1.SubscriberRow
-	25, // 8: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
-	25, // 9: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
-	25, // 10: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
-	25, // 11: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
-	25, // 12: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
+	34, // 8: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
+	34, // 9: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
+	34, // 10: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
+	34, // 11: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
+	34, // 12: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
 	10, // 13: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
-	26, // 14: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
-	25, // 15: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
-	27, // 16: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
+	35, // 14: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
+	34, // 15: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
+	36, // 16: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
 	13, // 17: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
 	14, // 18: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
-	25, // 19: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
-	28, // 20: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	25, // 21: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
-	26, // 22: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
-	26, // 23: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
+	34, // 19: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
+	37, // 20: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	34, // 21: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
+	35, // 22: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
+	35, // 23: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
 	17, // 24: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
 	17, // 25: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
 	18, // 26: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
-	26, // 27: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
-	26, // 28: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
+	35, // 27: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
+	35, // 28: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
 	24, // 29: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
 	23, // 30: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
 	23, // 31: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
 	24, // 32: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	8,  // 33: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
-	11, // 34: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
-	15, // 35: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
-	19, // 36: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
-	21, // 37: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
-	0,  // 38: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
-	4,  // 39: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
-	9,  // 40: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
-	12, // 41: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
-	16, // 42: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
-	20, // 43: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
-	22, // 44: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
-	1,  // 45: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
-	5,  // 46: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
-	40, // [40:47] is the sub-list for method output_type
-	33, // [33:40] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	29, // 33: fairlead.v1.GetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
+	29, // 34: fairlead.v1.SetPolicyRequest.policy:type_name -> fairlead.v1.ServicePolicy
+	29, // 35: fairlead.v1.SetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
+	30, // 36: fairlead.v1.ServicePolicy.guard:type_name -> fairlead.v1.GuardPolicy
+	31, // 37: fairlead.v1.ServicePolicy.ramp:type_name -> fairlead.v1.RampPolicy
+	38, // 38: fairlead.v1.DecideGuardResponse.decided:type_name -> fairlead.v1.GuardState
+	8,  // 39: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
+	11, // 40: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
+	15, // 41: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
+	19, // 42: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
+	21, // 43: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
+	25, // 44: fairlead.v1.DiscoveryAPIService.GetPolicy:input_type -> fairlead.v1.GetPolicyRequest
+	27, // 45: fairlead.v1.DiscoveryAPIService.SetPolicy:input_type -> fairlead.v1.SetPolicyRequest
+	32, // 46: fairlead.v1.DiscoveryAPIService.DecideGuard:input_type -> fairlead.v1.DecideGuardRequest
+	0,  // 47: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
+	4,  // 48: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
+	9,  // 49: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
+	12, // 50: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
+	16, // 51: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
+	20, // 52: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
+	22, // 53: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
+	26, // 54: fairlead.v1.DiscoveryAPIService.GetPolicy:output_type -> fairlead.v1.GetPolicyResponse
+	28, // 55: fairlead.v1.DiscoveryAPIService.SetPolicy:output_type -> fairlead.v1.SetPolicyResponse
+	33, // 56: fairlead.v1.DiscoveryAPIService.DecideGuard:output_type -> fairlead.v1.DecideGuardResponse
+	1,  // 57: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
+	5,  // 58: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
+	49, // [49:59] is the sub-list for method output_type
+	39, // [39:49] is the sub-list for method input_type
+	39, // [39:39] is the sub-list for extension type_name
+	39, // [39:39] is the sub-list for extension extendee
+	0,  // [0:39] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_discovery_proto_init() }
@@ -2086,13 +2671,14 @@ func file_fairlead_v1_discovery_proto_init() {
 		return
 	}
 	file_fairlead_v1_operator_proto_init()
+	file_fairlead_v1_discovery_proto_msgTypes[30].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_discovery_proto_rawDesc), len(file_fairlead_v1_discovery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

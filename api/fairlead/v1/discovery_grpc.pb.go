@@ -24,6 +24,9 @@ const (
 	DiscoveryAPIService_TestContract_FullMethodName    = "/fairlead.v1.DiscoveryAPIService/TestContract"
 	DiscoveryAPIService_SetExternal_FullMethodName     = "/fairlead.v1.DiscoveryAPIService/SetExternal"
 	DiscoveryAPIService_ListExternals_FullMethodName   = "/fairlead.v1.DiscoveryAPIService/ListExternals"
+	DiscoveryAPIService_GetPolicy_FullMethodName       = "/fairlead.v1.DiscoveryAPIService/GetPolicy"
+	DiscoveryAPIService_SetPolicy_FullMethodName       = "/fairlead.v1.DiscoveryAPIService/SetPolicy"
+	DiscoveryAPIService_DecideGuard_FullMethodName     = "/fairlead.v1.DiscoveryAPIService/DecideGuard"
 	DiscoveryAPIService_ListSubscribers_FullMethodName = "/fairlead.v1.DiscoveryAPIService/ListSubscribers"
 	DiscoveryAPIService_GetPropagation_FullMethodName  = "/fairlead.v1.DiscoveryAPIService/GetPropagation"
 )
@@ -47,6 +50,13 @@ type DiscoveryAPIServiceClient interface {
 	// none takes it back.
 	SetExternal(ctx context.Context, in *SetExternalRequest, opts ...grpc.CallOption) (*SetExternalResponse, error)
 	ListExternals(ctx context.Context, in *ListExternalsRequest, opts ...grpc.CallOption) (*ListExternalsResponse, error)
+	// GetPolicy gives the policy of a service.
+	GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error)
+	// SetPolicy declares one, whole: what it leaves out is as in the default. A
+	// dangerous one is refused with the reason, unless it is forced.
+	SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error)
+	// DecideGuard takes a person's decision about trips of a guard in mode hold.
+	DecideGuard(ctx context.Context, in *DecideGuardRequest, opts ...grpc.CallOption) (*DecideGuardResponse, error)
 	// ListSubscribers says who routes by a service's view, and by which version.
 	ListSubscribers(ctx context.Context, in *ListSubscribersRequest, opts ...grpc.CallOption) (*ListSubscribersResponse, error)
 	// GetPropagation says how soon those who route by a service's view
@@ -112,6 +122,36 @@ func (c *discoveryAPIServiceClient) ListExternals(ctx context.Context, in *ListE
 	return out, nil
 }
 
+func (c *discoveryAPIServiceClient) GetPolicy(ctx context.Context, in *GetPolicyRequest, opts ...grpc.CallOption) (*GetPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetPolicyResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_GetPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *discoveryAPIServiceClient) SetPolicy(ctx context.Context, in *SetPolicyRequest, opts ...grpc.CallOption) (*SetPolicyResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(SetPolicyResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_SetPolicy_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *discoveryAPIServiceClient) DecideGuard(ctx context.Context, in *DecideGuardRequest, opts ...grpc.CallOption) (*DecideGuardResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(DecideGuardResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_DecideGuard_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *discoveryAPIServiceClient) ListSubscribers(ctx context.Context, in *ListSubscribersRequest, opts ...grpc.CallOption) (*ListSubscribersResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(ListSubscribersResponse)
@@ -151,6 +191,13 @@ type DiscoveryAPIServiceServer interface {
 	// none takes it back.
 	SetExternal(context.Context, *SetExternalRequest) (*SetExternalResponse, error)
 	ListExternals(context.Context, *ListExternalsRequest) (*ListExternalsResponse, error)
+	// GetPolicy gives the policy of a service.
+	GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error)
+	// SetPolicy declares one, whole: what it leaves out is as in the default. A
+	// dangerous one is refused with the reason, unless it is forced.
+	SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error)
+	// DecideGuard takes a person's decision about trips of a guard in mode hold.
+	DecideGuard(context.Context, *DecideGuardRequest) (*DecideGuardResponse, error)
 	// ListSubscribers says who routes by a service's view, and by which version.
 	ListSubscribers(context.Context, *ListSubscribersRequest) (*ListSubscribersResponse, error)
 	// GetPropagation says how soon those who route by a service's view
@@ -180,6 +227,15 @@ func (UnimplementedDiscoveryAPIServiceServer) SetExternal(context.Context, *SetE
 }
 func (UnimplementedDiscoveryAPIServiceServer) ListExternals(context.Context, *ListExternalsRequest) (*ListExternalsResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListExternals not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) GetPolicy(context.Context, *GetPolicyRequest) (*GetPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetPolicy not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) SetPolicy(context.Context, *SetPolicyRequest) (*SetPolicyResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method SetPolicy not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) DecideGuard(context.Context, *DecideGuardRequest) (*DecideGuardResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method DecideGuard not implemented")
 }
 func (UnimplementedDiscoveryAPIServiceServer) ListSubscribers(context.Context, *ListSubscribersRequest) (*ListSubscribersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSubscribers not implemented")
@@ -298,6 +354,60 @@ func _DiscoveryAPIService_ListExternals_Handler(srv interface{}, ctx context.Con
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DiscoveryAPIService_GetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).GetPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_GetPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).GetPolicy(ctx, req.(*GetPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DiscoveryAPIService_SetPolicy_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(SetPolicyRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).SetPolicy(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_SetPolicy_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).SetPolicy(ctx, req.(*SetPolicyRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DiscoveryAPIService_DecideGuard_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(DecideGuardRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).DecideGuard(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_DecideGuard_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).DecideGuard(ctx, req.(*DecideGuardRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DiscoveryAPIService_ListSubscribers_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(ListSubscribersRequest)
 	if err := dec(in); err != nil {
@@ -360,6 +470,18 @@ var DiscoveryAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListExternals",
 			Handler:    _DiscoveryAPIService_ListExternals_Handler,
+		},
+		{
+			MethodName: "GetPolicy",
+			Handler:    _DiscoveryAPIService_GetPolicy_Handler,
+		},
+		{
+			MethodName: "SetPolicy",
+			Handler:    _DiscoveryAPIService_SetPolicy_Handler,
+		},
+		{
+			MethodName: "DecideGuard",
+			Handler:    _DiscoveryAPIService_DecideGuard_Handler,
 		},
 		{
 			MethodName: "ListSubscribers",

@@ -3332,7 +3332,9 @@ type ListInstancesResponse struct {
 	Instances []*InstanceStanding    `protobuf:"bytes,2,rep,name=instances,proto3" json:"instances,omitempty"`
 	// Observing says that this control leads and has begun to observe; false
 	// means that nothing is known yet.
-	Observing     bool `protobuf:"varint,3,opt,name=observing,proto3" json:"observing,omitempty"`
+	Observing bool `protobuf:"varint,3,opt,name=observing,proto3" json:"observing,omitempty"`
+	// Guards that have tripped.
+	Guards        []*GuardState `protobuf:"bytes,4,rep,name=guards,proto3" json:"guards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -3388,6 +3390,128 @@ func (x *ListInstancesResponse) GetObserving() bool {
 	return false
 }
 
+func (x *ListInstancesResponse) GetGuards() []*GuardState {
+	if x != nil {
+		return x.Guards
+	}
+	return nil
+}
+
+// GuardState is one request group in one zone, or in several small ones, in
+// which health would leave too little.
+type GuardState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	// Zone is empty where small zones are pooled.
+	Zone string `protobuf:"bytes,2,opt,name=zone,proto3" json:"zone,omitempty"`
+	// Mode is serve-all, hold or honour.
+	Mode    string `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"`
+	Counted int32  `protobuf:"varint,4,opt,name=counted,proto3" json:"counted,omitempty"`
+	// In rotation by their verdicts, and served all the same.
+	In     int32 `protobuf:"varint,5,opt,name=in,proto3" json:"in,omitempty"`
+	Served int32 `protobuf:"varint,6,opt,name=served,proto3" json:"served,omitempty"`
+	// Decision is accepted or declined; empty in mode hold is that it waits for
+	// a person.
+	Decision      string                 `protobuf:"bytes,7,opt,name=decision,proto3" json:"decision,omitempty"`
+	By            string                 `protobuf:"bytes,8,opt,name=by,proto3" json:"by,omitempty"`
+	Since         *timestamppb.Timestamp `protobuf:"bytes,9,opt,name=since,proto3" json:"since,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GuardState) Reset() {
+	*x = GuardState{}
+	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GuardState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GuardState) ProtoMessage() {}
+
+func (x *GuardState) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GuardState.ProtoReflect.Descriptor instead.
+func (*GuardState) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{49}
+}
+
+func (x *GuardState) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *GuardState) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *GuardState) GetMode() string {
+	if x != nil {
+		return x.Mode
+	}
+	return ""
+}
+
+func (x *GuardState) GetCounted() int32 {
+	if x != nil {
+		return x.Counted
+	}
+	return 0
+}
+
+func (x *GuardState) GetIn() int32 {
+	if x != nil {
+		return x.In
+	}
+	return 0
+}
+
+func (x *GuardState) GetServed() int32 {
+	if x != nil {
+		return x.Served
+	}
+	return 0
+}
+
+func (x *GuardState) GetDecision() string {
+	if x != nil {
+		return x.Decision
+	}
+	return ""
+}
+
+func (x *GuardState) GetBy() string {
+	if x != nil {
+		return x.By
+	}
+	return ""
+}
+
+func (x *GuardState) GetSince() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Since
+	}
+	return nil
+}
+
 // InstanceStanding is what is believed of one instance.
 type InstanceStanding struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -3414,7 +3538,7 @@ type InstanceStanding struct {
 
 func (x *InstanceStanding) Reset() {
 	*x = InstanceStanding{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3426,7 +3550,7 @@ func (x *InstanceStanding) String() string {
 func (*InstanceStanding) ProtoMessage() {}
 
 func (x *InstanceStanding) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[49]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3439,7 +3563,7 @@ func (x *InstanceStanding) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InstanceStanding.ProtoReflect.Descriptor instead.
 func (*InstanceStanding) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{49}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *InstanceStanding) GetId() string {
@@ -3536,7 +3660,7 @@ type ExplainInstanceRequest struct {
 
 func (x *ExplainInstanceRequest) Reset() {
 	*x = ExplainInstanceRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3548,7 +3672,7 @@ func (x *ExplainInstanceRequest) String() string {
 func (*ExplainInstanceRequest) ProtoMessage() {}
 
 func (x *ExplainInstanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[50]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3561,7 +3685,7 @@ func (x *ExplainInstanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainInstanceRequest.ProtoReflect.Descriptor instead.
 func (*ExplainInstanceRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{50}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *ExplainInstanceRequest) GetService() string {
@@ -3589,15 +3713,17 @@ type ExplainInstanceResponse struct {
 	// Next is what would change the verdict.
 	Next string `protobuf:"bytes,5,opt,name=next,proto3" json:"next,omitempty"`
 	// View is the version that is published.
-	View          string        `protobuf:"bytes,6,opt,name=view,proto3" json:"view,omitempty"`
-	ViewHolders   []*ViewHolder `protobuf:"bytes,7,rep,name=view_holders,json=viewHolders,proto3" json:"view_holders,omitempty"`
+	View        string        `protobuf:"bytes,6,opt,name=view,proto3" json:"view,omitempty"`
+	ViewHolders []*ViewHolder `protobuf:"bytes,7,rep,name=view_holders,json=viewHolders,proto3" json:"view_holders,omitempty"`
+	// Guards of the service that have tripped.
+	Guards        []*GuardState `protobuf:"bytes,8,rep,name=guards,proto3" json:"guards,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ExplainInstanceResponse) Reset() {
 	*x = ExplainInstanceResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3609,7 +3735,7 @@ func (x *ExplainInstanceResponse) String() string {
 func (*ExplainInstanceResponse) ProtoMessage() {}
 
 func (x *ExplainInstanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[51]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3622,7 +3748,7 @@ func (x *ExplainInstanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExplainInstanceResponse.ProtoReflect.Descriptor instead.
 func (*ExplainInstanceResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{51}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *ExplainInstanceResponse) GetService() string {
@@ -3674,6 +3800,13 @@ func (x *ExplainInstanceResponse) GetViewHolders() []*ViewHolder {
 	return nil
 }
 
+func (x *ExplainInstanceResponse) GetGuards() []*GuardState {
+	if x != nil {
+		return x.Guards
+	}
+	return nil
+}
+
 type ListTransitionsRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
@@ -3687,7 +3820,7 @@ type ListTransitionsRequest struct {
 
 func (x *ListTransitionsRequest) Reset() {
 	*x = ListTransitionsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3699,7 +3832,7 @@ func (x *ListTransitionsRequest) String() string {
 func (*ListTransitionsRequest) ProtoMessage() {}
 
 func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[52]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3712,7 +3845,7 @@ func (x *ListTransitionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsRequest.ProtoReflect.Descriptor instead.
 func (*ListTransitionsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{52}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ListTransitionsRequest) GetService() string {
@@ -3751,7 +3884,7 @@ type ListTransitionsResponse struct {
 
 func (x *ListTransitionsResponse) Reset() {
 	*x = ListTransitionsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3763,7 +3896,7 @@ func (x *ListTransitionsResponse) String() string {
 func (*ListTransitionsResponse) ProtoMessage() {}
 
 func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[53]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3776,7 +3909,7 @@ func (x *ListTransitionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTransitionsResponse.ProtoReflect.Descriptor instead.
 func (*ListTransitionsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{53}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListTransitionsResponse) GetTransitions() []*Transition {
@@ -3816,7 +3949,7 @@ type PolicyChange struct {
 
 func (x *PolicyChange) Reset() {
 	*x = PolicyChange{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3828,7 +3961,7 @@ func (x *PolicyChange) String() string {
 func (*PolicyChange) ProtoMessage() {}
 
 func (x *PolicyChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[54]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3841,7 +3974,7 @@ func (x *PolicyChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PolicyChange.ProtoReflect.Descriptor instead.
 func (*PolicyChange) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{54}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *PolicyChange) GetAt() *timestamppb.Timestamp {
@@ -3892,7 +4025,7 @@ type Transition struct {
 
 func (x *Transition) Reset() {
 	*x = Transition{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3904,7 +4037,7 @@ func (x *Transition) String() string {
 func (*Transition) ProtoMessage() {}
 
 func (x *Transition) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[55]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3917,7 +4050,7 @@ func (x *Transition) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Transition.ProtoReflect.Descriptor instead.
 func (*Transition) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{55}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *Transition) GetAt() *timestamppb.Timestamp {
@@ -3999,7 +4132,7 @@ type GetContractRequest struct {
 
 func (x *GetContractRequest) Reset() {
 	*x = GetContractRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4011,7 +4144,7 @@ func (x *GetContractRequest) String() string {
 func (*GetContractRequest) ProtoMessage() {}
 
 func (x *GetContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[56]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4024,7 +4157,7 @@ func (x *GetContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContractRequest.ProtoReflect.Descriptor instead.
 func (*GetContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{56}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *GetContractRequest) GetService() string {
@@ -4046,7 +4179,7 @@ type GetContractResponse struct {
 
 func (x *GetContractResponse) Reset() {
 	*x = GetContractResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4058,7 +4191,7 @@ func (x *GetContractResponse) String() string {
 func (*GetContractResponse) ProtoMessage() {}
 
 func (x *GetContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[57]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4071,7 +4204,7 @@ func (x *GetContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetContractResponse.ProtoReflect.Descriptor instead.
 func (*GetContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{57}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *GetContractResponse) GetService() string {
@@ -4105,7 +4238,7 @@ type SetContractRequest struct {
 
 func (x *SetContractRequest) Reset() {
 	*x = SetContractRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4117,7 +4250,7 @@ func (x *SetContractRequest) String() string {
 func (*SetContractRequest) ProtoMessage() {}
 
 func (x *SetContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[58]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4130,7 +4263,7 @@ func (x *SetContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContractRequest.ProtoReflect.Descriptor instead.
 func (*SetContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{58}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SetContractRequest) GetService() string {
@@ -4157,7 +4290,7 @@ type SetContractResponse struct {
 
 func (x *SetContractResponse) Reset() {
 	*x = SetContractResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4169,7 +4302,7 @@ func (x *SetContractResponse) String() string {
 func (*SetContractResponse) ProtoMessage() {}
 
 func (x *SetContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[59]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4182,7 +4315,7 @@ func (x *SetContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetContractResponse.ProtoReflect.Descriptor instead.
 func (*SetContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{59}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SetContractResponse) GetContract() *HealthContract {
@@ -4219,7 +4352,7 @@ type HealthContract struct {
 
 func (x *HealthContract) Reset() {
 	*x = HealthContract{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4231,7 +4364,7 @@ func (x *HealthContract) String() string {
 func (*HealthContract) ProtoMessage() {}
 
 func (x *HealthContract) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[60]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4244,7 +4377,7 @@ func (x *HealthContract) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthContract.ProtoReflect.Descriptor instead.
 func (*HealthContract) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{60}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *HealthContract) GetProfile() *HealthProfile {
@@ -4365,7 +4498,7 @@ type HealthCheck struct {
 
 func (x *HealthCheck) Reset() {
 	*x = HealthCheck{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4377,7 +4510,7 @@ func (x *HealthCheck) String() string {
 func (*HealthCheck) ProtoMessage() {}
 
 func (x *HealthCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[61]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4390,7 +4523,7 @@ func (x *HealthCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthCheck.ProtoReflect.Descriptor instead.
 func (*HealthCheck) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{61}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
 }
 
 func (x *HealthCheck) GetKind() string {
@@ -4419,7 +4552,7 @@ type HealthProfile struct {
 
 func (x *HealthProfile) Reset() {
 	*x = HealthProfile{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4431,7 +4564,7 @@ func (x *HealthProfile) String() string {
 func (*HealthProfile) ProtoMessage() {}
 
 func (x *HealthProfile) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[62]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4444,7 +4577,7 @@ func (x *HealthProfile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthProfile.ProtoReflect.Descriptor instead.
 func (*HealthProfile) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{62}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *HealthProfile) GetProbe() bool {
@@ -4482,7 +4615,7 @@ type HealthDependency struct {
 
 func (x *HealthDependency) Reset() {
 	*x = HealthDependency{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4494,7 +4627,7 @@ func (x *HealthDependency) String() string {
 func (*HealthDependency) ProtoMessage() {}
 
 func (x *HealthDependency) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[63]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4507,7 +4640,7 @@ func (x *HealthDependency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HealthDependency.ProtoReflect.Descriptor instead.
 func (*HealthDependency) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{63}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *HealthDependency) GetName() string {
@@ -4541,7 +4674,7 @@ type ListEventsRequest struct {
 
 func (x *ListEventsRequest) Reset() {
 	*x = ListEventsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4553,7 +4686,7 @@ func (x *ListEventsRequest) String() string {
 func (*ListEventsRequest) ProtoMessage() {}
 
 func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[64]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4566,7 +4699,7 @@ func (x *ListEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListEventsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{64}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *ListEventsRequest) GetService() string {
@@ -4592,7 +4725,7 @@ type ListEventsResponse struct {
 
 func (x *ListEventsResponse) Reset() {
 	*x = ListEventsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4604,7 +4737,7 @@ func (x *ListEventsResponse) String() string {
 func (*ListEventsResponse) ProtoMessage() {}
 
 func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[65]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4617,7 +4750,7 @@ func (x *ListEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListEventsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{65}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *ListEventsResponse) GetEvents() []*Event {
@@ -4641,7 +4774,7 @@ type Event struct {
 
 func (x *Event) Reset() {
 	*x = Event{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4653,7 +4786,7 @@ func (x *Event) String() string {
 func (*Event) ProtoMessage() {}
 
 func (x *Event) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[66]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4666,7 +4799,7 @@ func (x *Event) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Event.ProtoReflect.Descriptor instead.
 func (*Event) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{66}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
 }
 
 func (x *Event) GetAt() *timestamppb.Timestamp {
@@ -4724,7 +4857,7 @@ type StreamLogsRequest struct {
 
 func (x *StreamLogsRequest) Reset() {
 	*x = StreamLogsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4736,7 +4869,7 @@ func (x *StreamLogsRequest) String() string {
 func (*StreamLogsRequest) ProtoMessage() {}
 
 func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[67]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4749,7 +4882,7 @@ func (x *StreamLogsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsRequest.ProtoReflect.Descriptor instead.
 func (*StreamLogsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{67}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
 }
 
 func (x *StreamLogsRequest) GetService() string {
@@ -4789,7 +4922,7 @@ type StreamLogsResponse struct {
 
 func (x *StreamLogsResponse) Reset() {
 	*x = StreamLogsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4801,7 +4934,7 @@ func (x *StreamLogsResponse) String() string {
 func (*StreamLogsResponse) ProtoMessage() {}
 
 func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[68]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4814,7 +4947,7 @@ func (x *StreamLogsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StreamLogsResponse.ProtoReflect.Descriptor instead.
 func (*StreamLogsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{68}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
 }
 
 func (x *StreamLogsResponse) GetEntries() []*LogEntry {
@@ -4835,7 +4968,7 @@ type LogEntry struct {
 
 func (x *LogEntry) Reset() {
 	*x = LogEntry{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4847,7 +4980,7 @@ func (x *LogEntry) String() string {
 func (*LogEntry) ProtoMessage() {}
 
 func (x *LogEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[69]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4860,7 +4993,7 @@ func (x *LogEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LogEntry.ProtoReflect.Descriptor instead.
 func (*LogEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{69}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
 }
 
 func (x *LogEntry) GetInstance() string {
@@ -4897,7 +5030,7 @@ type UploadArtifactRequest struct {
 
 func (x *UploadArtifactRequest) Reset() {
 	*x = UploadArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4909,7 +5042,7 @@ func (x *UploadArtifactRequest) String() string {
 func (*UploadArtifactRequest) ProtoMessage() {}
 
 func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[70]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4922,7 +5055,7 @@ func (x *UploadArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactRequest.ProtoReflect.Descriptor instead.
 func (*UploadArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{70}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
 }
 
 func (x *UploadArtifactRequest) GetPart() isUploadArtifactRequest_Part {
@@ -4978,7 +5111,7 @@ type ArtifactHeader struct {
 
 func (x *ArtifactHeader) Reset() {
 	*x = ArtifactHeader{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4990,7 +5123,7 @@ func (x *ArtifactHeader) String() string {
 func (*ArtifactHeader) ProtoMessage() {}
 
 func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[71]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5003,7 +5136,7 @@ func (x *ArtifactHeader) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ArtifactHeader.ProtoReflect.Descriptor instead.
 func (*ArtifactHeader) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{71}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
 }
 
 func (x *ArtifactHeader) GetDigest() string {
@@ -5036,7 +5169,7 @@ type UploadArtifactResponse struct {
 
 func (x *UploadArtifactResponse) Reset() {
 	*x = UploadArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5048,7 +5181,7 @@ func (x *UploadArtifactResponse) String() string {
 func (*UploadArtifactResponse) ProtoMessage() {}
 
 func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[72]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5061,7 +5194,7 @@ func (x *UploadArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UploadArtifactResponse.ProtoReflect.Descriptor instead.
 func (*UploadArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{72}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
 }
 
 func (x *UploadArtifactResponse) GetDigest() string {
@@ -5080,7 +5213,7 @@ type HasArtifactRequest struct {
 
 func (x *HasArtifactRequest) Reset() {
 	*x = HasArtifactRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5092,7 +5225,7 @@ func (x *HasArtifactRequest) String() string {
 func (*HasArtifactRequest) ProtoMessage() {}
 
 func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[73]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5105,7 +5238,7 @@ func (x *HasArtifactRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactRequest.ProtoReflect.Descriptor instead.
 func (*HasArtifactRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{73}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
 }
 
 func (x *HasArtifactRequest) GetDigest() string {
@@ -5124,7 +5257,7 @@ type HasArtifactResponse struct {
 
 func (x *HasArtifactResponse) Reset() {
 	*x = HasArtifactResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5136,7 +5269,7 @@ func (x *HasArtifactResponse) String() string {
 func (*HasArtifactResponse) ProtoMessage() {}
 
 func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[74]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5149,7 +5282,7 @@ func (x *HasArtifactResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HasArtifactResponse.ProtoReflect.Descriptor instead.
 func (*HasArtifactResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{74}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
 }
 
 func (x *HasArtifactResponse) GetPresent() bool {
@@ -5172,7 +5305,7 @@ type CreateTokenRequest struct {
 
 func (x *CreateTokenRequest) Reset() {
 	*x = CreateTokenRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5184,7 +5317,7 @@ func (x *CreateTokenRequest) String() string {
 func (*CreateTokenRequest) ProtoMessage() {}
 
 func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[75]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5197,7 +5330,7 @@ func (x *CreateTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateTokenRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{75}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
 }
 
 func (x *CreateTokenRequest) GetRole() string {
@@ -5231,7 +5364,7 @@ type CreateTokenResponse struct {
 
 func (x *CreateTokenResponse) Reset() {
 	*x = CreateTokenResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5243,7 +5376,7 @@ func (x *CreateTokenResponse) String() string {
 func (*CreateTokenResponse) ProtoMessage() {}
 
 func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[76]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5256,7 +5389,7 @@ func (x *CreateTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateTokenResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{76}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
 }
 
 func (x *CreateTokenResponse) GetToken() string {
@@ -5281,7 +5414,7 @@ type ListGatewaysRequest struct {
 
 func (x *ListGatewaysRequest) Reset() {
 	*x = ListGatewaysRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5293,7 +5426,7 @@ func (x *ListGatewaysRequest) String() string {
 func (*ListGatewaysRequest) ProtoMessage() {}
 
 func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[77]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5306,7 +5439,7 @@ func (x *ListGatewaysRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysRequest.ProtoReflect.Descriptor instead.
 func (*ListGatewaysRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{77}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
 }
 
 type ListGatewaysResponse struct {
@@ -5318,7 +5451,7 @@ type ListGatewaysResponse struct {
 
 func (x *ListGatewaysResponse) Reset() {
 	*x = ListGatewaysResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5330,7 +5463,7 @@ func (x *ListGatewaysResponse) String() string {
 func (*ListGatewaysResponse) ProtoMessage() {}
 
 func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[78]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5343,7 +5476,7 @@ func (x *ListGatewaysResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListGatewaysResponse.ProtoReflect.Descriptor instead.
 func (*ListGatewaysResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{78}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
 }
 
 func (x *ListGatewaysResponse) GetGateways() []*GatewayStatus {
@@ -5377,7 +5510,7 @@ type GatewayStatus struct {
 
 func (x *GatewayStatus) Reset() {
 	*x = GatewayStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5389,7 +5522,7 @@ func (x *GatewayStatus) String() string {
 func (*GatewayStatus) ProtoMessage() {}
 
 func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[79]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5402,7 +5535,7 @@ func (x *GatewayStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GatewayStatus.ProtoReflect.Descriptor instead.
 func (*GatewayStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{79}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
 }
 
 func (x *GatewayStatus) GetName() string {
@@ -5505,7 +5638,7 @@ type RetireGatewayRequest struct {
 
 func (x *RetireGatewayRequest) Reset() {
 	*x = RetireGatewayRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5517,7 +5650,7 @@ func (x *RetireGatewayRequest) String() string {
 func (*RetireGatewayRequest) ProtoMessage() {}
 
 func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[80]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5530,7 +5663,7 @@ func (x *RetireGatewayRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayRequest.ProtoReflect.Descriptor instead.
 func (*RetireGatewayRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{80}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
 }
 
 func (x *RetireGatewayRequest) GetName() string {
@@ -5548,7 +5681,7 @@ type RetireGatewayResponse struct {
 
 func (x *RetireGatewayResponse) Reset() {
 	*x = RetireGatewayResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5560,7 +5693,7 @@ func (x *RetireGatewayResponse) String() string {
 func (*RetireGatewayResponse) ProtoMessage() {}
 
 func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[81]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5573,7 +5706,7 @@ func (x *RetireGatewayResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireGatewayResponse.ProtoReflect.Descriptor instead.
 func (*RetireGatewayResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{81}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
 }
 
 type RetireHostRequest struct {
@@ -5585,7 +5718,7 @@ type RetireHostRequest struct {
 
 func (x *RetireHostRequest) Reset() {
 	*x = RetireHostRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5597,7 +5730,7 @@ func (x *RetireHostRequest) String() string {
 func (*RetireHostRequest) ProtoMessage() {}
 
 func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[82]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5610,7 +5743,7 @@ func (x *RetireHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostRequest.ProtoReflect.Descriptor instead.
 func (*RetireHostRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{82}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
 }
 
 func (x *RetireHostRequest) GetName() string {
@@ -5628,7 +5761,7 @@ type RetireHostResponse struct {
 
 func (x *RetireHostResponse) Reset() {
 	*x = RetireHostResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5640,7 +5773,7 @@ func (x *RetireHostResponse) String() string {
 func (*RetireHostResponse) ProtoMessage() {}
 
 func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[83]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5653,7 +5786,7 @@ func (x *RetireHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RetireHostResponse.ProtoReflect.Descriptor instead.
 func (*RetireHostResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{83}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
 }
 
 type DrainHostRequest struct {
@@ -5665,7 +5798,7 @@ type DrainHostRequest struct {
 
 func (x *DrainHostRequest) Reset() {
 	*x = DrainHostRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5677,7 +5810,7 @@ func (x *DrainHostRequest) String() string {
 func (*DrainHostRequest) ProtoMessage() {}
 
 func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[84]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5690,7 +5823,7 @@ func (x *DrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostRequest.ProtoReflect.Descriptor instead.
 func (*DrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{84}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
 }
 
 func (x *DrainHostRequest) GetName() string {
@@ -5710,7 +5843,7 @@ type DrainHostResponse struct {
 
 func (x *DrainHostResponse) Reset() {
 	*x = DrainHostResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5722,7 +5855,7 @@ func (x *DrainHostResponse) String() string {
 func (*DrainHostResponse) ProtoMessage() {}
 
 func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[85]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5735,7 +5868,7 @@ func (x *DrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrainHostResponse.ProtoReflect.Descriptor instead.
 func (*DrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{85}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{86}
 }
 
 func (x *DrainHostResponse) GetDetail() string {
@@ -5754,7 +5887,7 @@ type UndrainHostRequest struct {
 
 func (x *UndrainHostRequest) Reset() {
 	*x = UndrainHostRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5766,7 +5899,7 @@ func (x *UndrainHostRequest) String() string {
 func (*UndrainHostRequest) ProtoMessage() {}
 
 func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[86]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5779,7 +5912,7 @@ func (x *UndrainHostRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostRequest.ProtoReflect.Descriptor instead.
 func (*UndrainHostRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{86}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{87}
 }
 
 func (x *UndrainHostRequest) GetName() string {
@@ -5797,7 +5930,7 @@ type UndrainHostResponse struct {
 
 func (x *UndrainHostResponse) Reset() {
 	*x = UndrainHostResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5809,7 +5942,7 @@ func (x *UndrainHostResponse) String() string {
 func (*UndrainHostResponse) ProtoMessage() {}
 
 func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[87]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5822,7 +5955,7 @@ func (x *UndrainHostResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UndrainHostResponse.ProtoReflect.Descriptor instead.
 func (*UndrainHostResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{87}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{88}
 }
 
 type ListHostsRequest struct {
@@ -5833,7 +5966,7 @@ type ListHostsRequest struct {
 
 func (x *ListHostsRequest) Reset() {
 	*x = ListHostsRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5845,7 +5978,7 @@ func (x *ListHostsRequest) String() string {
 func (*ListHostsRequest) ProtoMessage() {}
 
 func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[88]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5858,7 +5991,7 @@ func (x *ListHostsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsRequest.ProtoReflect.Descriptor instead.
 func (*ListHostsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{88}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{89}
 }
 
 type ListHostsResponse struct {
@@ -5872,7 +6005,7 @@ type ListHostsResponse struct {
 
 func (x *ListHostsResponse) Reset() {
 	*x = ListHostsResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5884,7 +6017,7 @@ func (x *ListHostsResponse) String() string {
 func (*ListHostsResponse) ProtoMessage() {}
 
 func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[89]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5897,7 +6030,7 @@ func (x *ListHostsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListHostsResponse.ProtoReflect.Descriptor instead.
 func (*ListHostsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{89}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{90}
 }
 
 func (x *ListHostsResponse) GetHosts() []*HostStatus {
@@ -5936,7 +6069,7 @@ type HostStatus struct {
 
 func (x *HostStatus) Reset() {
 	*x = HostStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[91]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -5948,7 +6081,7 @@ func (x *HostStatus) String() string {
 func (*HostStatus) ProtoMessage() {}
 
 func (x *HostStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[90]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[91]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -5961,7 +6094,7 @@ func (x *HostStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HostStatus.ProtoReflect.Descriptor instead.
 func (*HostStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{90}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{91}
 }
 
 func (x *HostStatus) GetName() string {
@@ -6035,7 +6168,7 @@ type ListProbersRequest struct {
 
 func (x *ListProbersRequest) Reset() {
 	*x = ListProbersRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[91]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[92]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6047,7 +6180,7 @@ func (x *ListProbersRequest) String() string {
 func (*ListProbersRequest) ProtoMessage() {}
 
 func (x *ListProbersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[91]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[92]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6060,7 +6193,7 @@ func (x *ListProbersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProbersRequest.ProtoReflect.Descriptor instead.
 func (*ListProbersRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{91}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{92}
 }
 
 type ListProbersResponse struct {
@@ -6076,7 +6209,7 @@ type ListProbersResponse struct {
 
 func (x *ListProbersResponse) Reset() {
 	*x = ListProbersResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[92]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[93]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6088,7 +6221,7 @@ func (x *ListProbersResponse) String() string {
 func (*ListProbersResponse) ProtoMessage() {}
 
 func (x *ListProbersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[92]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[93]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6101,7 +6234,7 @@ func (x *ListProbersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListProbersResponse.ProtoReflect.Descriptor instead.
 func (*ListProbersResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{92}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{93}
 }
 
 func (x *ListProbersResponse) GetProbers() []*ProberStatus {
@@ -6151,7 +6284,7 @@ type ProberStatus struct {
 
 func (x *ProberStatus) Reset() {
 	*x = ProberStatus{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[93]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[94]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6163,7 +6296,7 @@ func (x *ProberStatus) String() string {
 func (*ProberStatus) ProtoMessage() {}
 
 func (x *ProberStatus) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[93]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[94]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6176,7 +6309,7 @@ func (x *ProberStatus) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProberStatus.ProtoReflect.Descriptor instead.
 func (*ProberStatus) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{93}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{94}
 }
 
 func (x *ProberStatus) GetName() string {
@@ -6271,7 +6404,7 @@ type GetInfoRequest struct {
 
 func (x *GetInfoRequest) Reset() {
 	*x = GetInfoRequest{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[94]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[95]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6283,7 +6416,7 @@ func (x *GetInfoRequest) String() string {
 func (*GetInfoRequest) ProtoMessage() {}
 
 func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[94]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[95]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6296,7 +6429,7 @@ func (x *GetInfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoRequest.ProtoReflect.Descriptor instead.
 func (*GetInfoRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{94}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{95}
 }
 
 type GetInfoResponse struct {
@@ -6315,7 +6448,7 @@ type GetInfoResponse struct {
 
 func (x *GetInfoResponse) Reset() {
 	*x = GetInfoResponse{}
-	mi := &file_fairlead_v1_operator_proto_msgTypes[95]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[96]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -6327,7 +6460,7 @@ func (x *GetInfoResponse) String() string {
 func (*GetInfoResponse) ProtoMessage() {}
 
 func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_operator_proto_msgTypes[95]
+	mi := &file_fairlead_v1_operator_proto_msgTypes[96]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -6340,7 +6473,7 @@ func (x *GetInfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInfoResponse.ProtoReflect.Descriptor instead.
 func (*GetInfoResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{95}
+	return file_fairlead_v1_operator_proto_rawDescGZIP(), []int{96}
 }
 
 func (x *GetInfoResponse) GetVersion() string {
@@ -6689,11 +6822,23 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x05title\x18\x01 \x01(\tR\x05title\x12\x14\n" +
 	"\x05lines\x18\x02 \x03(\tR\x05lines\"0\n" +
 	"\x14ListInstancesRequest\x12\x18\n" +
-	"\aservice\x18\x01 \x01(\tR\aservice\"\x8c\x01\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\xbd\x01\n" +
 	"\x15ListInstancesResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12;\n" +
 	"\tinstances\x18\x02 \x03(\v2\x1d.fairlead.v1.InstanceStandingR\tinstances\x12\x1c\n" +
-	"\tobserving\x18\x03 \x01(\bR\tobserving\"\xc8\x02\n" +
+	"\tobserving\x18\x03 \x01(\bR\tobserving\x12/\n" +
+	"\x06guards\x18\x04 \x03(\v2\x17.fairlead.v1.GuardStateR\x06guards\"\xea\x01\n" +
+	"\n" +
+	"GuardState\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04zone\x18\x02 \x01(\tR\x04zone\x12\x12\n" +
+	"\x04mode\x18\x03 \x01(\tR\x04mode\x12\x18\n" +
+	"\acounted\x18\x04 \x01(\x05R\acounted\x12\x0e\n" +
+	"\x02in\x18\x05 \x01(\x05R\x02in\x12\x16\n" +
+	"\x06served\x18\x06 \x01(\x05R\x06served\x12\x1a\n" +
+	"\bdecision\x18\a \x01(\tR\bdecision\x12\x0e\n" +
+	"\x02by\x18\b \x01(\tR\x02by\x120\n" +
+	"\x05since\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xc8\x02\n" +
 	"\x10InstanceStanding\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x12\n" +
@@ -6710,7 +6855,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\achanges\x18\f \x01(\x05R\achanges\"N\n" +
 	"\x16ExplainInstanceRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\tR\binstance\"\x80\x02\n" +
+	"\binstance\x18\x02 \x01(\tR\binstance\"\xb1\x02\n" +
 	"\x17ExplainInstanceResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x129\n" +
 	"\binstance\x18\x02 \x01(\v2\x1d.fairlead.v1.InstanceStandingR\binstance\x12\x10\n" +
@@ -6718,7 +6863,8 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\bevidence\x18\x04 \x03(\tR\bevidence\x12\x12\n" +
 	"\x04next\x18\x05 \x01(\tR\x04next\x12\x12\n" +
 	"\x04view\x18\x06 \x01(\tR\x04view\x12:\n" +
-	"\fview_holders\x18\a \x03(\v2\x17.fairlead.v1.ViewHolderR\vviewHolders\"d\n" +
+	"\fview_holders\x18\a \x03(\v2\x17.fairlead.v1.ViewHolderR\vviewHolders\x12/\n" +
+	"\x06guards\x18\b \x03(\v2\x17.fairlead.v1.GuardStateR\x06guards\"d\n" +
 	"\x16ListTransitionsRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\tR\binstance\x12\x14\n" +
@@ -6984,7 +7130,7 @@ func file_fairlead_v1_operator_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_operator_proto_rawDescData
 }
 
-var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 97)
+var file_fairlead_v1_operator_proto_msgTypes = make([]protoimpl.MessageInfo, 98)
 var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*DeployRequest)(nil),           // 0: fairlead.v1.DeployRequest
 	(*DeployResponse)(nil),          // 1: fairlead.v1.DeployResponse
@@ -7035,190 +7181,194 @@ var file_fairlead_v1_operator_proto_goTypes = []any{
 	(*ExplainSection)(nil),          // 46: fairlead.v1.ExplainSection
 	(*ListInstancesRequest)(nil),    // 47: fairlead.v1.ListInstancesRequest
 	(*ListInstancesResponse)(nil),   // 48: fairlead.v1.ListInstancesResponse
-	(*InstanceStanding)(nil),        // 49: fairlead.v1.InstanceStanding
-	(*ExplainInstanceRequest)(nil),  // 50: fairlead.v1.ExplainInstanceRequest
-	(*ExplainInstanceResponse)(nil), // 51: fairlead.v1.ExplainInstanceResponse
-	(*ListTransitionsRequest)(nil),  // 52: fairlead.v1.ListTransitionsRequest
-	(*ListTransitionsResponse)(nil), // 53: fairlead.v1.ListTransitionsResponse
-	(*PolicyChange)(nil),            // 54: fairlead.v1.PolicyChange
-	(*Transition)(nil),              // 55: fairlead.v1.Transition
-	(*GetContractRequest)(nil),      // 56: fairlead.v1.GetContractRequest
-	(*GetContractResponse)(nil),     // 57: fairlead.v1.GetContractResponse
-	(*SetContractRequest)(nil),      // 58: fairlead.v1.SetContractRequest
-	(*SetContractResponse)(nil),     // 59: fairlead.v1.SetContractResponse
-	(*HealthContract)(nil),          // 60: fairlead.v1.HealthContract
-	(*HealthCheck)(nil),             // 61: fairlead.v1.HealthCheck
-	(*HealthProfile)(nil),           // 62: fairlead.v1.HealthProfile
-	(*HealthDependency)(nil),        // 63: fairlead.v1.HealthDependency
-	(*ListEventsRequest)(nil),       // 64: fairlead.v1.ListEventsRequest
-	(*ListEventsResponse)(nil),      // 65: fairlead.v1.ListEventsResponse
-	(*Event)(nil),                   // 66: fairlead.v1.Event
-	(*StreamLogsRequest)(nil),       // 67: fairlead.v1.StreamLogsRequest
-	(*StreamLogsResponse)(nil),      // 68: fairlead.v1.StreamLogsResponse
-	(*LogEntry)(nil),                // 69: fairlead.v1.LogEntry
-	(*UploadArtifactRequest)(nil),   // 70: fairlead.v1.UploadArtifactRequest
-	(*ArtifactHeader)(nil),          // 71: fairlead.v1.ArtifactHeader
-	(*UploadArtifactResponse)(nil),  // 72: fairlead.v1.UploadArtifactResponse
-	(*HasArtifactRequest)(nil),      // 73: fairlead.v1.HasArtifactRequest
-	(*HasArtifactResponse)(nil),     // 74: fairlead.v1.HasArtifactResponse
-	(*CreateTokenRequest)(nil),      // 75: fairlead.v1.CreateTokenRequest
-	(*CreateTokenResponse)(nil),     // 76: fairlead.v1.CreateTokenResponse
-	(*ListGatewaysRequest)(nil),     // 77: fairlead.v1.ListGatewaysRequest
-	(*ListGatewaysResponse)(nil),    // 78: fairlead.v1.ListGatewaysResponse
-	(*GatewayStatus)(nil),           // 79: fairlead.v1.GatewayStatus
-	(*RetireGatewayRequest)(nil),    // 80: fairlead.v1.RetireGatewayRequest
-	(*RetireGatewayResponse)(nil),   // 81: fairlead.v1.RetireGatewayResponse
-	(*RetireHostRequest)(nil),       // 82: fairlead.v1.RetireHostRequest
-	(*RetireHostResponse)(nil),      // 83: fairlead.v1.RetireHostResponse
-	(*DrainHostRequest)(nil),        // 84: fairlead.v1.DrainHostRequest
-	(*DrainHostResponse)(nil),       // 85: fairlead.v1.DrainHostResponse
-	(*UndrainHostRequest)(nil),      // 86: fairlead.v1.UndrainHostRequest
-	(*UndrainHostResponse)(nil),     // 87: fairlead.v1.UndrainHostResponse
-	(*ListHostsRequest)(nil),        // 88: fairlead.v1.ListHostsRequest
-	(*ListHostsResponse)(nil),       // 89: fairlead.v1.ListHostsResponse
-	(*HostStatus)(nil),              // 90: fairlead.v1.HostStatus
-	(*ListProbersRequest)(nil),      // 91: fairlead.v1.ListProbersRequest
-	(*ListProbersResponse)(nil),     // 92: fairlead.v1.ListProbersResponse
-	(*ProberStatus)(nil),            // 93: fairlead.v1.ProberStatus
-	(*GetInfoRequest)(nil),          // 94: fairlead.v1.GetInfoRequest
-	(*GetInfoResponse)(nil),         // 95: fairlead.v1.GetInfoResponse
-	nil,                             // 96: fairlead.v1.SetTrafficRequest.TagsEntry
-	(*Template)(nil),                // 97: fairlead.v1.Template
-	(*durationpb.Duration)(nil),     // 98: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 99: google.protobuf.Timestamp
+	(*GuardState)(nil),              // 49: fairlead.v1.GuardState
+	(*InstanceStanding)(nil),        // 50: fairlead.v1.InstanceStanding
+	(*ExplainInstanceRequest)(nil),  // 51: fairlead.v1.ExplainInstanceRequest
+	(*ExplainInstanceResponse)(nil), // 52: fairlead.v1.ExplainInstanceResponse
+	(*ListTransitionsRequest)(nil),  // 53: fairlead.v1.ListTransitionsRequest
+	(*ListTransitionsResponse)(nil), // 54: fairlead.v1.ListTransitionsResponse
+	(*PolicyChange)(nil),            // 55: fairlead.v1.PolicyChange
+	(*Transition)(nil),              // 56: fairlead.v1.Transition
+	(*GetContractRequest)(nil),      // 57: fairlead.v1.GetContractRequest
+	(*GetContractResponse)(nil),     // 58: fairlead.v1.GetContractResponse
+	(*SetContractRequest)(nil),      // 59: fairlead.v1.SetContractRequest
+	(*SetContractResponse)(nil),     // 60: fairlead.v1.SetContractResponse
+	(*HealthContract)(nil),          // 61: fairlead.v1.HealthContract
+	(*HealthCheck)(nil),             // 62: fairlead.v1.HealthCheck
+	(*HealthProfile)(nil),           // 63: fairlead.v1.HealthProfile
+	(*HealthDependency)(nil),        // 64: fairlead.v1.HealthDependency
+	(*ListEventsRequest)(nil),       // 65: fairlead.v1.ListEventsRequest
+	(*ListEventsResponse)(nil),      // 66: fairlead.v1.ListEventsResponse
+	(*Event)(nil),                   // 67: fairlead.v1.Event
+	(*StreamLogsRequest)(nil),       // 68: fairlead.v1.StreamLogsRequest
+	(*StreamLogsResponse)(nil),      // 69: fairlead.v1.StreamLogsResponse
+	(*LogEntry)(nil),                // 70: fairlead.v1.LogEntry
+	(*UploadArtifactRequest)(nil),   // 71: fairlead.v1.UploadArtifactRequest
+	(*ArtifactHeader)(nil),          // 72: fairlead.v1.ArtifactHeader
+	(*UploadArtifactResponse)(nil),  // 73: fairlead.v1.UploadArtifactResponse
+	(*HasArtifactRequest)(nil),      // 74: fairlead.v1.HasArtifactRequest
+	(*HasArtifactResponse)(nil),     // 75: fairlead.v1.HasArtifactResponse
+	(*CreateTokenRequest)(nil),      // 76: fairlead.v1.CreateTokenRequest
+	(*CreateTokenResponse)(nil),     // 77: fairlead.v1.CreateTokenResponse
+	(*ListGatewaysRequest)(nil),     // 78: fairlead.v1.ListGatewaysRequest
+	(*ListGatewaysResponse)(nil),    // 79: fairlead.v1.ListGatewaysResponse
+	(*GatewayStatus)(nil),           // 80: fairlead.v1.GatewayStatus
+	(*RetireGatewayRequest)(nil),    // 81: fairlead.v1.RetireGatewayRequest
+	(*RetireGatewayResponse)(nil),   // 82: fairlead.v1.RetireGatewayResponse
+	(*RetireHostRequest)(nil),       // 83: fairlead.v1.RetireHostRequest
+	(*RetireHostResponse)(nil),      // 84: fairlead.v1.RetireHostResponse
+	(*DrainHostRequest)(nil),        // 85: fairlead.v1.DrainHostRequest
+	(*DrainHostResponse)(nil),       // 86: fairlead.v1.DrainHostResponse
+	(*UndrainHostRequest)(nil),      // 87: fairlead.v1.UndrainHostRequest
+	(*UndrainHostResponse)(nil),     // 88: fairlead.v1.UndrainHostResponse
+	(*ListHostsRequest)(nil),        // 89: fairlead.v1.ListHostsRequest
+	(*ListHostsResponse)(nil),       // 90: fairlead.v1.ListHostsResponse
+	(*HostStatus)(nil),              // 91: fairlead.v1.HostStatus
+	(*ListProbersRequest)(nil),      // 92: fairlead.v1.ListProbersRequest
+	(*ListProbersResponse)(nil),     // 93: fairlead.v1.ListProbersResponse
+	(*ProberStatus)(nil),            // 94: fairlead.v1.ProberStatus
+	(*GetInfoRequest)(nil),          // 95: fairlead.v1.GetInfoRequest
+	(*GetInfoResponse)(nil),         // 96: fairlead.v1.GetInfoResponse
+	nil,                             // 97: fairlead.v1.SetTrafficRequest.TagsEntry
+	(*Template)(nil),                // 98: fairlead.v1.Template
+	(*durationpb.Duration)(nil),     // 99: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 100: google.protobuf.Timestamp
 }
 var file_fairlead_v1_operator_proto_depIdxs = []int32{
-	97, // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
-	12, // 1: fairlead.v1.DeployRequest.traffic:type_name -> fairlead.v1.TrafficTarget
-	4,  // 2: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
-	5,  // 3: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
-	98, // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
-	99, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
-	11, // 6: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
-	10, // 7: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
-	97, // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
-	12, // 9: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
-	99, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
-	17, // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
-	18, // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
-	21, // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
-	22, // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
-	23, // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
-	12, // 16: fairlead.v1.GetStatusResponse.wanted_traffic:type_name -> fairlead.v1.TrafficTarget
-	99, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
-	16, // 18: fairlead.v1.GetStatusResponse.missing:type_name -> fairlead.v1.MissingCredits
-	15, // 19: fairlead.v1.GetStatusResponse.view_holders:type_name -> fairlead.v1.ViewHolder
-	20, // 20: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
-	19, // 21: fairlead.v1.RoutesStatus.unheard:type_name -> fairlead.v1.UnheardGateway
-	99, // 22: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
-	98, // 23: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
-	99, // 24: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
-	99, // 25: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
-	21, // 26: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
-	12, // 27: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
-	96, // 28: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
-	46, // 29: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
-	49, // 30: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
-	99, // 31: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
-	49, // 32: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
-	15, // 33: fairlead.v1.ExplainInstanceResponse.view_holders:type_name -> fairlead.v1.ViewHolder
-	55, // 34: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
-	54, // 35: fairlead.v1.ListTransitionsResponse.policies:type_name -> fairlead.v1.PolicyChange
-	99, // 36: fairlead.v1.PolicyChange.at:type_name -> google.protobuf.Timestamp
-	99, // 37: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
-	60, // 38: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	60, // 39: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	60, // 40: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	62, // 41: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
-	63, // 42: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
-	61, // 43: fairlead.v1.HealthContract.check:type_name -> fairlead.v1.HealthCheck
-	66, // 44: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
-	99, // 45: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
-	69, // 46: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
-	71, // 47: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
-	98, // 48: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	99, // 49: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	79, // 50: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
-	98, // 51: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
-	90, // 52: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
-	98, // 53: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
-	93, // 54: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
-	98, // 55: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
-	98, // 56: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
-	99, // 57: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
-	0,  // 58: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
-	2,  // 59: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
-	6,  // 60: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
-	8,  // 61: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
-	13, // 62: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
-	24, // 63: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
-	26, // 64: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
-	28, // 65: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
-	30, // 66: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
-	32, // 67: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
-	34, // 68: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
-	36, // 69: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
-	38, // 70: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
-	40, // 71: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
-	42, // 72: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
-	44, // 73: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
-	47, // 74: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
-	50, // 75: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
-	52, // 76: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
-	56, // 77: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
-	58, // 78: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
-	64, // 79: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
-	67, // 80: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
-	70, // 81: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
-	73, // 82: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
-	75, // 83: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
-	77, // 84: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
-	80, // 85: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
-	88, // 86: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
-	82, // 87: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
-	91, // 88: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
-	84, // 89: fairlead.v1.AdminAPIService.DrainHost:input_type -> fairlead.v1.DrainHostRequest
-	86, // 90: fairlead.v1.AdminAPIService.UndrainHost:input_type -> fairlead.v1.UndrainHostRequest
-	94, // 91: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
-	1,  // 92: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
-	3,  // 93: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
-	7,  // 94: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
-	9,  // 95: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
-	14, // 96: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
-	25, // 97: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
-	27, // 98: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
-	29, // 99: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
-	31, // 100: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
-	33, // 101: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
-	35, // 102: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
-	37, // 103: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
-	39, // 104: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
-	41, // 105: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
-	43, // 106: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
-	45, // 107: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
-	48, // 108: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
-	51, // 109: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
-	53, // 110: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
-	57, // 111: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
-	59, // 112: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
-	65, // 113: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
-	68, // 114: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
-	72, // 115: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
-	74, // 116: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
-	76, // 117: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
-	78, // 118: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
-	81, // 119: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
-	89, // 120: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
-	83, // 121: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
-	92, // 122: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
-	85, // 123: fairlead.v1.AdminAPIService.DrainHost:output_type -> fairlead.v1.DrainHostResponse
-	87, // 124: fairlead.v1.AdminAPIService.UndrainHost:output_type -> fairlead.v1.UndrainHostResponse
-	95, // 125: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
-	92, // [92:126] is the sub-list for method output_type
-	58, // [58:92] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	98,  // 0: fairlead.v1.DeployRequest.template:type_name -> fairlead.v1.Template
+	12,  // 1: fairlead.v1.DeployRequest.traffic:type_name -> fairlead.v1.TrafficTarget
+	4,   // 2: fairlead.v1.WatchDeploymentResponse.steps:type_name -> fairlead.v1.StepProgress
+	5,   // 3: fairlead.v1.WatchDeploymentResponse.ended:type_name -> fairlead.v1.DeploymentEnd
+	99,  // 4: fairlead.v1.StepProgress.took:type_name -> google.protobuf.Duration
+	100, // 5: fairlead.v1.DeploymentEnd.retry_at:type_name -> google.protobuf.Timestamp
+	11,  // 6: fairlead.v1.GetServiceResponse.service:type_name -> fairlead.v1.Service
+	10,  // 7: fairlead.v1.ListServicesResponse.services:type_name -> fairlead.v1.ServiceSummary
+	98,  // 8: fairlead.v1.Service.template:type_name -> fairlead.v1.Template
+	12,  // 9: fairlead.v1.Service.traffic:type_name -> fairlead.v1.TrafficTarget
+	100, // 10: fairlead.v1.Service.at:type_name -> google.protobuf.Timestamp
+	17,  // 11: fairlead.v1.GetStatusResponse.traffic:type_name -> fairlead.v1.TrafficStatus
+	18,  // 12: fairlead.v1.GetStatusResponse.routes:type_name -> fairlead.v1.RoutesStatus
+	21,  // 13: fairlead.v1.GetStatusResponse.revisions:type_name -> fairlead.v1.RevisionStatus
+	22,  // 14: fairlead.v1.GetStatusResponse.instances:type_name -> fairlead.v1.InstanceStatus
+	23,  // 15: fairlead.v1.GetStatusResponse.deployment:type_name -> fairlead.v1.DeploymentStatus
+	12,  // 16: fairlead.v1.GetStatusResponse.wanted_traffic:type_name -> fairlead.v1.TrafficTarget
+	100, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
+	16,  // 18: fairlead.v1.GetStatusResponse.missing:type_name -> fairlead.v1.MissingCredits
+	15,  // 19: fairlead.v1.GetStatusResponse.view_holders:type_name -> fairlead.v1.ViewHolder
+	20,  // 20: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
+	19,  // 21: fairlead.v1.RoutesStatus.unheard:type_name -> fairlead.v1.UnheardGateway
+	100, // 22: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
+	99,  // 23: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
+	100, // 24: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
+	100, // 25: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
+	21,  // 26: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
+	12,  // 27: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
+	97,  // 28: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
+	46,  // 29: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
+	50,  // 30: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
+	49,  // 31: fairlead.v1.ListInstancesResponse.guards:type_name -> fairlead.v1.GuardState
+	100, // 32: fairlead.v1.GuardState.since:type_name -> google.protobuf.Timestamp
+	100, // 33: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
+	50,  // 34: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
+	15,  // 35: fairlead.v1.ExplainInstanceResponse.view_holders:type_name -> fairlead.v1.ViewHolder
+	49,  // 36: fairlead.v1.ExplainInstanceResponse.guards:type_name -> fairlead.v1.GuardState
+	56,  // 37: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
+	55,  // 38: fairlead.v1.ListTransitionsResponse.policies:type_name -> fairlead.v1.PolicyChange
+	100, // 39: fairlead.v1.PolicyChange.at:type_name -> google.protobuf.Timestamp
+	100, // 40: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	61,  // 41: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	61,  // 42: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	61,  // 43: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	63,  // 44: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
+	64,  // 45: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
+	62,  // 46: fairlead.v1.HealthContract.check:type_name -> fairlead.v1.HealthCheck
+	67,  // 47: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
+	100, // 48: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
+	70,  // 49: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
+	72,  // 50: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
+	99,  // 51: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	100, // 52: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	80,  // 53: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
+	99,  // 54: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
+	91,  // 55: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
+	99,  // 56: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
+	94,  // 57: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
+	99,  // 58: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
+	99,  // 59: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
+	100, // 60: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
+	0,   // 61: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
+	2,   // 62: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
+	6,   // 63: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
+	8,   // 64: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
+	13,  // 65: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
+	24,  // 66: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
+	26,  // 67: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
+	28,  // 68: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
+	30,  // 69: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
+	32,  // 70: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
+	34,  // 71: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
+	36,  // 72: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
+	38,  // 73: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
+	40,  // 74: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
+	42,  // 75: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
+	44,  // 76: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
+	47,  // 77: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
+	51,  // 78: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
+	53,  // 79: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
+	57,  // 80: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
+	59,  // 81: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
+	65,  // 82: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
+	68,  // 83: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
+	71,  // 84: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
+	74,  // 85: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
+	76,  // 86: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
+	78,  // 87: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
+	81,  // 88: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
+	89,  // 89: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
+	83,  // 90: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
+	92,  // 91: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
+	85,  // 92: fairlead.v1.AdminAPIService.DrainHost:input_type -> fairlead.v1.DrainHostRequest
+	87,  // 93: fairlead.v1.AdminAPIService.UndrainHost:input_type -> fairlead.v1.UndrainHostRequest
+	95,  // 94: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
+	1,   // 95: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
+	3,   // 96: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
+	7,   // 97: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
+	9,   // 98: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
+	14,  // 99: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
+	25,  // 100: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
+	27,  // 101: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
+	29,  // 102: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
+	31,  // 103: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
+	33,  // 104: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
+	35,  // 105: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
+	37,  // 106: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
+	39,  // 107: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
+	41,  // 108: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
+	43,  // 109: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
+	45,  // 110: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
+	48,  // 111: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
+	52,  // 112: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
+	54,  // 113: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
+	58,  // 114: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
+	60,  // 115: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
+	66,  // 116: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
+	69,  // 117: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
+	73,  // 118: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
+	75,  // 119: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
+	77,  // 120: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
+	79,  // 121: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
+	82,  // 122: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
+	90,  // 123: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
+	84,  // 124: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
+	93,  // 125: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
+	86,  // 126: fairlead.v1.AdminAPIService.DrainHost:output_type -> fairlead.v1.DrainHostResponse
+	88,  // 127: fairlead.v1.AdminAPIService.UndrainHost:output_type -> fairlead.v1.UndrainHostResponse
+	96,  // 128: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
+	95,  // [95:129] is the sub-list for method output_type
+	61,  // [61:95] is the sub-list for method input_type
+	61,  // [61:61] is the sub-list for extension type_name
+	61,  // [61:61] is the sub-list for extension extendee
+	0,   // [0:61] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_operator_proto_init() }
@@ -7227,9 +7377,9 @@ func file_fairlead_v1_operator_proto_init() {
 		return
 	}
 	file_fairlead_v1_common_proto_init()
-	file_fairlead_v1_operator_proto_msgTypes[60].OneofWrappers = []any{}
-	file_fairlead_v1_operator_proto_msgTypes[63].OneofWrappers = []any{}
-	file_fairlead_v1_operator_proto_msgTypes[70].OneofWrappers = []any{
+	file_fairlead_v1_operator_proto_msgTypes[61].OneofWrappers = []any{}
+	file_fairlead_v1_operator_proto_msgTypes[64].OneofWrappers = []any{}
+	file_fairlead_v1_operator_proto_msgTypes[71].OneofWrappers = []any{
 		(*UploadArtifactRequest_Header)(nil),
 		(*UploadArtifactRequest_Chunk)(nil),
 	}
@@ -7239,7 +7389,7 @@ func file_fairlead_v1_operator_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_operator_proto_rawDesc), len(file_fairlead_v1_operator_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   97,
+			NumMessages:   98,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -42,15 +42,9 @@ func (a *API) GetContract(ctx context.Context, req *connect.Request[fairleadv1.G
 // SetContract declares a contract, unless it is dangerous.
 func (a *API) SetContract(ctx context.Context, req *connect.Request[fairleadv1.SetContractRequest]) (*connect.Response[fairleadv1.SetContractResponse], error) {
 	name := req.Msg.GetService()
-	desired, version, _, err := get[service.Desired](ctx, a.Store, service.KindDesired, name)
-	if err == nil && version == 0 {
-		err = a.known(ctx, name)
-	}
+	alive, err := a.governable(ctx, name)
 	if err != nil {
 		return nil, err
-	}
-	if desired.Deleted {
-		return nil, fault.New(fault.Invalid, "", "service %s is being deleted", name)
 	}
 	c, err := contractOf(req.Msg.GetContract())
 	if err == nil {
@@ -74,13 +68,13 @@ func (a *API) SetContract(ctx context.Context, req *connect.Request[fairleadv1.S
 	if !declared {
 		was = discovery.DefaultContract()
 	}
-	change, err := a.policyWrite(ctx, name, was, c)
+	change, err := a.policyWrite(ctx, name, "contract", was, c)
 	if err != nil {
 		return nil, err
 	}
 	err = a.apply(ctx, store.Apply{
 		ID:     a.NewID(),
-		Checks: []store.Check{{Key: store.Key{Kind: service.KindDesired, Name: name}, Version: version}},
+		Checks: []store.Check{alive},
 		Writes: []store.Write{{Key: store.Key{Kind: service.KindContract, Name: name}, Expect: stands, Any: damaged, Body: body}, change},
 	})
 	if err != nil {

@@ -24,6 +24,11 @@ type Discovery interface {
 	// Probers are those who look at instances, and how many instances nobody
 	// looks at; false says that nothing is known yet.
 	Probers() (all []discovery.ProberState, unlooked int, observing bool)
+	// Guards of a service that have tripped.
+	Guards(service string) []discovery.GuardState
+	// Decide takes a person's decision about a guard that waits for one, of one
+	// group and zone or of all, and says what was decided.
+	Decide(ctx context.Context, service string, d discovery.GuardDecision) ([]discovery.GuardState, error)
 }
 
 // Views tells who picks by which view.
@@ -80,6 +85,7 @@ func (a *API) ListInstances(ctx context.Context, req *connect.Request[fairleadv1
 	for _, s := range all {
 		out.Instances = append(out.Instances, standingTo(s))
 	}
+	out.Guards = a.guards(name)
 	return connect.NewResponse(out), nil
 }
 
@@ -132,6 +138,7 @@ func (a *API) ExplainInstance(ctx context.Context, req *connect.Request[fairlead
 		Service: name, Instance: standingTo(s), Why: s.Account.Why, Evidence: slices.Concat(s.Account.Classes, s.Said), Next: s.Account.Next,
 	}
 	out.View, out.ViewHolders = a.viewHolders(name)
+	out.Guards = a.guards(name)
 	return connect.NewResponse(out), nil
 }
 

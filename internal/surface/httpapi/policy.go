@@ -11,18 +11,18 @@ import (
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/discovery"
-	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
 )
 
-// policyWrite records that a contract is replaced, with what is different.
-func (a *API) policyWrite(ctx context.Context, name string, was, is eligibility.Contract) (store.Write, error) {
-	changes, err := contractChanges(was, is)
+// policyWrite records that a contract or a policy is replaced, with what is
+// different.
+func (a *API) policyWrite(ctx context.Context, name, what string, was, is any) (store.Write, error) {
+	changes, err := fieldChanges(was, is)
 	if err != nil {
 		return store.Write{}, err
 	}
-	p := discovery.Policy{Service: name, At: a.Now().UTC(), By: by(ctx, ""), What: "contract", Changes: changes}
+	p := discovery.Policy{Service: name, At: a.Now().UTC(), By: by(ctx, ""), What: what, Changes: changes}
 	body, err := json.Marshal(p)
 	if err != nil {
 		return store.Write{}, fmt.Errorf("cannot encode a change of policy: %w", err)
@@ -30,9 +30,9 @@ func (a *API) policyWrite(ctx context.Context, name string, was, is eligibility.
 	return store.Write{Key: store.Key{Kind: service.KindPolicy, Name: name + "." + a.NewID()}, Body: body}, nil
 }
 
-// contractChanges says field by field what is different.
-func contractChanges(was, is eligibility.Contract) ([]string, error) {
-	fields := func(c eligibility.Contract) (out map[string]json.RawMessage, err error) { // :: field → as JSON
+// fieldChanges says field by field what is different.
+func fieldChanges(was, is any) ([]string, error) {
+	fields := func(c any) (out map[string]json.RawMessage, err error) { // :: field → as JSON
 		raw, err := json.Marshal(c)
 		if err == nil {
 			err = json.Unmarshal(raw, &out)
@@ -41,11 +41,11 @@ func contractChanges(was, is eligibility.Contract) ([]string, error) {
 	}
 	before, err := fields(was)
 	if err != nil {
-		return nil, fmt.Errorf("cannot compare contracts: %w", err)
+		return nil, fmt.Errorf("cannot compare what governs a service: %w", err)
 	}
 	after, err := fields(is)
 	if err != nil {
-		return nil, fmt.Errorf("cannot compare contracts: %w", err)
+		return nil, fmt.Errorf("cannot compare what governs a service: %w", err)
 	}
 	both := maps.Clone(before)
 	maps.Copy(both, after)

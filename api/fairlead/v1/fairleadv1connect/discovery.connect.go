@@ -48,6 +48,15 @@ const (
 	// DiscoveryAPIServiceListExternalsProcedure is the fully-qualified name of the
 	// DiscoveryAPIService's ListExternals RPC.
 	DiscoveryAPIServiceListExternalsProcedure = "/fairlead.v1.DiscoveryAPIService/ListExternals"
+	// DiscoveryAPIServiceGetPolicyProcedure is the fully-qualified name of the DiscoveryAPIService's
+	// GetPolicy RPC.
+	DiscoveryAPIServiceGetPolicyProcedure = "/fairlead.v1.DiscoveryAPIService/GetPolicy"
+	// DiscoveryAPIServiceSetPolicyProcedure is the fully-qualified name of the DiscoveryAPIService's
+	// SetPolicy RPC.
+	DiscoveryAPIServiceSetPolicyProcedure = "/fairlead.v1.DiscoveryAPIService/SetPolicy"
+	// DiscoveryAPIServiceDecideGuardProcedure is the fully-qualified name of the DiscoveryAPIService's
+	// DecideGuard RPC.
+	DiscoveryAPIServiceDecideGuardProcedure = "/fairlead.v1.DiscoveryAPIService/DecideGuard"
 	// DiscoveryAPIServiceListSubscribersProcedure is the fully-qualified name of the
 	// DiscoveryAPIService's ListSubscribers RPC.
 	DiscoveryAPIServiceListSubscribersProcedure = "/fairlead.v1.DiscoveryAPIService/ListSubscribers"
@@ -70,6 +79,13 @@ type DiscoveryAPIServiceClient interface {
 	// none takes it back.
 	SetExternal(context.Context, *connect.Request[v1.SetExternalRequest]) (*connect.Response[v1.SetExternalResponse], error)
 	ListExternals(context.Context, *connect.Request[v1.ListExternalsRequest]) (*connect.Response[v1.ListExternalsResponse], error)
+	// GetPolicy gives the policy of a service.
+	GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error)
+	// SetPolicy declares one, whole: what it leaves out is as in the default. A
+	// dangerous one is refused with the reason, unless it is forced.
+	SetPolicy(context.Context, *connect.Request[v1.SetPolicyRequest]) (*connect.Response[v1.SetPolicyResponse], error)
+	// DecideGuard takes a person's decision about trips of a guard in mode hold.
+	DecideGuard(context.Context, *connect.Request[v1.DecideGuardRequest]) (*connect.Response[v1.DecideGuardResponse], error)
 	// ListSubscribers says who routes by a service's view, and by which version.
 	ListSubscribers(context.Context, *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error)
 	// GetPropagation says how soon those who route by a service's view
@@ -118,6 +134,24 @@ func NewDiscoveryAPIServiceClient(httpClient connect.HTTPClient, baseURL string,
 			connect.WithSchema(discoveryAPIServiceMethods.ByName("ListExternals")),
 			connect.WithClientOptions(opts...),
 		),
+		getPolicy: connect.NewClient[v1.GetPolicyRequest, v1.GetPolicyResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceGetPolicyProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("GetPolicy")),
+			connect.WithClientOptions(opts...),
+		),
+		setPolicy: connect.NewClient[v1.SetPolicyRequest, v1.SetPolicyResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceSetPolicyProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("SetPolicy")),
+			connect.WithClientOptions(opts...),
+		),
+		decideGuard: connect.NewClient[v1.DecideGuardRequest, v1.DecideGuardResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceDecideGuardProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("DecideGuard")),
+			connect.WithClientOptions(opts...),
+		),
 		listSubscribers: connect.NewClient[v1.ListSubscribersRequest, v1.ListSubscribersResponse](
 			httpClient,
 			baseURL+DiscoveryAPIServiceListSubscribersProcedure,
@@ -140,6 +174,9 @@ type discoveryAPIServiceClient struct {
 	testContract    *connect.Client[v1.TestContractRequest, v1.TestContractResponse]
 	setExternal     *connect.Client[v1.SetExternalRequest, v1.SetExternalResponse]
 	listExternals   *connect.Client[v1.ListExternalsRequest, v1.ListExternalsResponse]
+	getPolicy       *connect.Client[v1.GetPolicyRequest, v1.GetPolicyResponse]
+	setPolicy       *connect.Client[v1.SetPolicyRequest, v1.SetPolicyResponse]
+	decideGuard     *connect.Client[v1.DecideGuardRequest, v1.DecideGuardResponse]
 	listSubscribers *connect.Client[v1.ListSubscribersRequest, v1.ListSubscribersResponse]
 	getPropagation  *connect.Client[v1.GetPropagationRequest, v1.GetPropagationResponse]
 }
@@ -169,6 +206,21 @@ func (c *discoveryAPIServiceClient) ListExternals(ctx context.Context, req *conn
 	return c.listExternals.CallUnary(ctx, req)
 }
 
+// GetPolicy calls fairlead.v1.DiscoveryAPIService.GetPolicy.
+func (c *discoveryAPIServiceClient) GetPolicy(ctx context.Context, req *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error) {
+	return c.getPolicy.CallUnary(ctx, req)
+}
+
+// SetPolicy calls fairlead.v1.DiscoveryAPIService.SetPolicy.
+func (c *discoveryAPIServiceClient) SetPolicy(ctx context.Context, req *connect.Request[v1.SetPolicyRequest]) (*connect.Response[v1.SetPolicyResponse], error) {
+	return c.setPolicy.CallUnary(ctx, req)
+}
+
+// DecideGuard calls fairlead.v1.DiscoveryAPIService.DecideGuard.
+func (c *discoveryAPIServiceClient) DecideGuard(ctx context.Context, req *connect.Request[v1.DecideGuardRequest]) (*connect.Response[v1.DecideGuardResponse], error) {
+	return c.decideGuard.CallUnary(ctx, req)
+}
+
 // ListSubscribers calls fairlead.v1.DiscoveryAPIService.ListSubscribers.
 func (c *discoveryAPIServiceClient) ListSubscribers(ctx context.Context, req *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error) {
 	return c.listSubscribers.CallUnary(ctx, req)
@@ -193,6 +245,13 @@ type DiscoveryAPIServiceHandler interface {
 	// none takes it back.
 	SetExternal(context.Context, *connect.Request[v1.SetExternalRequest]) (*connect.Response[v1.SetExternalResponse], error)
 	ListExternals(context.Context, *connect.Request[v1.ListExternalsRequest]) (*connect.Response[v1.ListExternalsResponse], error)
+	// GetPolicy gives the policy of a service.
+	GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error)
+	// SetPolicy declares one, whole: what it leaves out is as in the default. A
+	// dangerous one is refused with the reason, unless it is forced.
+	SetPolicy(context.Context, *connect.Request[v1.SetPolicyRequest]) (*connect.Response[v1.SetPolicyResponse], error)
+	// DecideGuard takes a person's decision about trips of a guard in mode hold.
+	DecideGuard(context.Context, *connect.Request[v1.DecideGuardRequest]) (*connect.Response[v1.DecideGuardResponse], error)
 	// ListSubscribers says who routes by a service's view, and by which version.
 	ListSubscribers(context.Context, *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error)
 	// GetPropagation says how soon those who route by a service's view
@@ -237,6 +296,24 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 		connect.WithSchema(discoveryAPIServiceMethods.ByName("ListExternals")),
 		connect.WithHandlerOptions(opts...),
 	)
+	discoveryAPIServiceGetPolicyHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceGetPolicyProcedure,
+		svc.GetPolicy,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("GetPolicy")),
+		connect.WithHandlerOptions(opts...),
+	)
+	discoveryAPIServiceSetPolicyHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceSetPolicyProcedure,
+		svc.SetPolicy,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("SetPolicy")),
+		connect.WithHandlerOptions(opts...),
+	)
+	discoveryAPIServiceDecideGuardHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceDecideGuardProcedure,
+		svc.DecideGuard,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("DecideGuard")),
+		connect.WithHandlerOptions(opts...),
+	)
 	discoveryAPIServiceListSubscribersHandler := connect.NewUnaryHandler(
 		DiscoveryAPIServiceListSubscribersProcedure,
 		svc.ListSubscribers,
@@ -261,6 +338,12 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 			discoveryAPIServiceSetExternalHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceListExternalsProcedure:
 			discoveryAPIServiceListExternalsHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceGetPolicyProcedure:
+			discoveryAPIServiceGetPolicyHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceSetPolicyProcedure:
+			discoveryAPIServiceSetPolicyHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceDecideGuardProcedure:
+			discoveryAPIServiceDecideGuardHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceListSubscribersProcedure:
 			discoveryAPIServiceListSubscribersHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceGetPropagationProcedure:
@@ -292,6 +375,18 @@ func (UnimplementedDiscoveryAPIServiceHandler) SetExternal(context.Context, *con
 
 func (UnimplementedDiscoveryAPIServiceHandler) ListExternals(context.Context, *connect.Request[v1.ListExternalsRequest]) (*connect.Response[v1.ListExternalsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.ListExternals is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) GetPolicy(context.Context, *connect.Request[v1.GetPolicyRequest]) (*connect.Response[v1.GetPolicyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.GetPolicy is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) SetPolicy(context.Context, *connect.Request[v1.SetPolicyRequest]) (*connect.Response[v1.SetPolicyResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.SetPolicy is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) DecideGuard(context.Context, *connect.Request[v1.DecideGuardRequest]) (*connect.Response[v1.DecideGuardResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.DecideGuard is not implemented"))
 }
 
 func (UnimplementedDiscoveryAPIServiceHandler) ListSubscribers(context.Context, *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error) {
