@@ -226,6 +226,9 @@ func (s *ProberStream) Take(number uint64, looks []ProbeLook) bool {
 		return true
 	}
 	t.ingest.Probes(s.m.Handle, batch)
+	if slices.ContainsFunc(looks, func(l ProbeLook) bool { return l.Result == eligibility.Refused }) {
+		t.hurry()
+	}
 	s.m.looked = t.p.cfg.Now()
 	for _, l := range looks {
 		if row, known := t.reg.ByHandle(l.Instance); known {

@@ -1,6 +1,10 @@
 package discovery
 
-import "github.com/fairlead-platform/fairlead/internal/evidence"
+import (
+	"slices"
+
+	"github.com/fairlead-platform/fairlead/internal/evidence"
+)
 
 // Outcome is what a caller saw of one instance in one second.
 type Outcome struct {
@@ -43,5 +47,8 @@ func (r *Reporter) Take(number uint64, seen []Outcome) bool {
 	}
 	t.mu.Unlock()
 	t.ingest.Outcomes(r.r, b)
+	if slices.ContainsFunc(seen, func(o Outcome) bool { return o.Refused > 0 }) {
+		t.hurry()
+	}
 	return true
 }

@@ -114,9 +114,7 @@ func (t *term) takeEnded() (out []Record) {
 			}
 			row, _ = t.reg.Put(row)
 			t.records.stage(row)
-			r := recordOf(x, row, at)
-			t.log.Info("verdict", "service", x.Service, "instance", x.Instance, "from", x.From, "to", x.To, "rule", x.Rule, "why", r.Why)
-			out = append(out, r)
+			out = append(out, t.record(x, at)...)
 		}
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/evaluate"
 	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -100,32 +101,56 @@ func (t *term) routes() {
 func (t *term) fold(tick evidence.Tick) (out []Record) {
 	at := t.p.cfg.Now().UTC()
 	for _, x := range t.eval.Fold(tick) {
-		row, known := t.reg.Get(x.Instance)
-		if !known {
-			continue
-		}
-		if x.Ready && !row.EverReady {
-			row.EverReady = true
-			t.reg.Put(row)
-			t.records.stage(row)
-		}
-		r := recordOf(x, row, at)
-		t.log.Info("verdict", "service", x.Service, "instance", x.Instance, "from", x.From, "to", x.To, "rule", x.Rule, "why", r.Why)
-		out = append(out, r)
+		out = append(out, t.record(x, at)...)
 	}
 	return out
 }
 
+// record makes the record of a transition; none where the instance is not known
+// any more.
+func (t *term) record(x evaluate.Transition, at time.Time) []Record {
+	row, known := t.reg.Get(x.Instance)
+	if !known {
+		return nil
+	}
+	if x.Ready && !row.EverReady {
+		row.EverReady = true
+		t.reg.Put(row)
+		t.records.stage(row)
+	}
+	r := recordOf(x, row, at)
+	t.log.Info("verdict", "service", x.Service, "instance", x.Instance, "from", x.From, "to", x.To, "rule", x.Rule, "why", r.Why)
+	return []Record{r}
+}
+
 // between is what is not left to the next second: instances that ended by the
-// word of who ran them. Their authority knows; no evidence says more.
+// word of who ran them, which no evidence says more about, and instances whose
+// port is closed.
 func (t *term) between(ctx context.Context) {
 	t.mu.Lock()
-	ended := t.takeEnded()
+	left := append(t.takeEnded(), t.takeRefused()...)
 	t.mu.Unlock()
-	if len(ended) > 0 {
-		t.records.put(ctx, ended)
+	if len(left) > 0 {
+		t.records.put(ctx, left)
 	}
 	t.publish(false)
+	if len(left) > 0 {
+		t.p.moved()
+	}
+}
+
+// takeRefused folds what was heard of instances in this second that puts them
+// out by hard evidence.
+func (t *term) takeRefused() (out []Record) {
+	at := t.p.cfg.Now().UTC()
+	t.ingest.SealEarly(func(r evidence.TickRow) bool {
+		x, left := t.eval.Early(r)
+		if left {
+			out = append(out, t.record(x, at)...)
+		}
+		return left
+	})
+	return out
 }
 
 // publish hands over the views of what changed: what takes traffic from trouble

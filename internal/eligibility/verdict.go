@@ -114,6 +114,9 @@ func (r Rule) byItself() bool {
 	return r == SaysDraining || r == SaysUnready || r == DependencyDown
 }
 
+// Hard reports whether the rule rests on evidence that no damping waits for.
+func (r Rule) Hard() bool { return r == RefusedToProbers || r == RefusedToCallers }
+
 // ByEvidence reports whether the rule rests on evidence, rather than on a fact
 // of the registry or a person's word.
 func (r Rule) ByEvidence() bool { return rules[min(int(r), len(rules)-1)].evidence }

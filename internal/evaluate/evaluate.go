@@ -156,6 +156,28 @@ func (e *Evaluator) End(row registry.Instance) (t Transition, judged bool) {
 	}, true
 }
 
+// Early folds what the next tick holds about one instance before that tick is
+// whole, if that puts the instance out by hard evidence; otherwise nothing is
+// changed. The tick must hold the same row in the end: it is passed over then.
+func (e *Evaluator) Early(r evidence.TickRow) (t Transition, left bool) {
+	x := e.instances.get(r.Instance)
+	if x == nil || x.state.Judged > e.now || x.state.Verdict == eligibility.Ineligible || x.state.Rule == eligibility.Starting {
+		return t, false
+	}
+	s, next := e.services[x.row.Service], x.state
+	ch, _, due := next.Fold(s.terms, r.Evidence, x.facts(), e.now+1)
+	if ch.To != eligibility.Ineligible || !ch.Rule.Hard() && !ch.Quarantined {
+		return t, false
+	}
+	x.state = next
+	e.schedule(r.Instance, x, due)
+	s.mark(x)
+	e.touched[s.name] = true
+	return Transition{
+		Service: s.name, Instance: x.row.ID, Handle: r.Instance, Tick: e.now + 1, Change: ch, State: x.state, terms: s.terms,
+	}, true
+}
+
 // Touch has a service among those whose views may have changed.
 func (e *Evaluator) Touch(name string) { e.touched[name] = true }
 
@@ -227,8 +249,10 @@ func (e *Evaluator) Fold(t evidence.Tick) (out []Transition) {
 const far = 4 * 3600
 
 func (e *Evaluator) judge(h uint32, x *instance, ev eligibility.Evidence, out []Transition) []Transition {
-	if x.state.Judged >= e.now { // a rebuild begins before this one's last transition
-		e.schedule(h, x, x.state.Judged+1)
+	if x.state.Judged >= e.now { // a rebuild begins before this one's last transition, or it was judged early
+		if x.due <= e.now {
+			e.schedule(h, x, x.state.Judged+1)
+		}
 		return out
 	}
 	s := e.services[x.row.Service]

@@ -67,6 +67,19 @@ func (p *plane) looks(r func(registry.Instance) eligibility.Result) {
 	}
 }
 
+// early folds what is hard of a second before its end.
+func (p *plane) early() (left []Transition) {
+	p.ingest.SealEarly(func(r evidence.TickRow) bool {
+		t, is := p.Early(r)
+		if is {
+			left = append(left, t)
+		}
+		return is
+	})
+	p.history = append(p.history, left...)
+	return left
+}
+
 func good(registry.Instance) eligibility.Result { return eligibility.Good }
 
 // run lets n seconds pass with a look every five.
@@ -220,12 +233,21 @@ func shake(t *rapid.T, p *plane) {
 	for i := range rapid.IntRange(1, 60).Draw(t, "seconds") {
 		for range rapid.IntRange(0, 4).Draw(t, "events") {
 			x := rows[rapid.IntRange(0, len(rows)-1).Draw(t, "instance")]
-			switch rapid.IntRange(0, 2).Draw(t, "class") {
+			switch rapid.IntRange(0, 4).Draw(t, "class") {
 			case 0:
 				p.ingest.Probes(rapid.Uint32Range(1, 2).Draw(t, "prober"), []evidence.Look{{Instance: x.Handle, Result: eligibility.Result(rapid.Uint8Range(0, 3).Draw(t, "result"))}})
 			case 1:
 				r := reporters[rapid.IntRange(0, 2).Draw(t, "reporter")]
-				p.ingest.Outcomes(r, evidence.Batch{Number: uint64(i*10 + rapid.IntRange(1, 9).Draw(t, "number")), Rows: []evidence.Row{{Instance: x.Handle, OK: rapid.Uint32Range(0, 30).Draw(t, "ok"), Failed: rapid.Uint32Range(0, 30).Draw(t, "failed")}}})
+				failed := rapid.Uint32Range(0, 30).Draw(t, "failed")
+				row := evidence.Row{Instance: x.Handle, OK: rapid.Uint32Range(0, 30).Draw(t, "ok"), Failed: failed, Refused: rapid.Uint32Range(0, failed).Draw(t, "refused")}
+				p.ingest.Outcomes(r, evidence.Batch{Number: uint64(i*10 + rapid.IntRange(1, 9).Draw(t, "number")), Rows: []evidence.Row{row}})
+			case 3:
+				p.early()
+			case 4: // its port is closed, which does not wait for the end of the second
+				for prober := range uint32(2) {
+					p.ingest.Probes(prober+1, []evidence.Look{{Instance: x.Handle, Result: eligibility.Refused}})
+				}
+				p.early()
 			case 2:
 				p.ingest.Self(x.Handle, x.Handle, eligibility.Self{Ready: rapid.Bool().Draw(t, "ready")})
 			}

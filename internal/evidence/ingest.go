@@ -40,6 +40,8 @@ type Ingest struct {
 	instances map[uint32]*open    // :: instance's handle → its open row
 	services  map[string]*service // :: name → service, while it has instances
 	dirty     []*open             // rows with something in them
+	refused   []*open             // rows with a refusal in them that [Ingest.SealEarly] did not look at
+	early     []TickRow           // rows of this second that are sealed already
 	watches   map[uint32]*eligibility.Watch
 	interval  int // seconds between one prober's looks
 	tick      int64
@@ -61,6 +63,8 @@ type open struct {
 	selfTold eligibility.Self
 	selfAt   int64
 	cleanAt  int64 // the tick from which clean running is held back; 0 is none
+	early    int64 // the last tick that was sealed early: what comes then is of the next
+	refused  bool  // it is among those with a refusal
 }
 
 // service numbers the services, so that a reporter's sums need no strings.

@@ -1,5 +1,7 @@
 package evidence
 
+import "github.com/fairlead-platform/fairlead/internal/eligibility"
+
 // Row is what one reporter saw of one instance in one second.
 type Row struct {
 	Instance uint32 // its handle
@@ -24,6 +26,11 @@ type Reporter struct {
 
 // fare is how many results there were of a service's instances.
 type fare struct{ n, failed uint64 }
+
+// add puts a row of outcomes to it.
+func (f *fare) add(row eligibility.Outcomes) {
+	f.n, f.failed = f.n+uint64(row.OK+row.Failed), f.failed+uint64(row.Failed)
+}
 
 // reporterHash makes the bit of a reporter the same on every machine: sealed
 // rows are compared between them.
@@ -107,9 +114,12 @@ func (in *Ingest) add(r *Reporter, o *open, n, failed uint32, refused bool) {
 	o.row.Reporters = o.row.Reporters.With(r.hash)
 	if refused {
 		o.row.Refusing = o.row.Refusing.With(r.hash)
+		in.refusal(o)
 	}
-	o.service.now.n += uint64(n)
-	o.service.now.failed += uint64(failed)
+	if o.early != in.tick {
+		o.service.now.n += uint64(n)
+		o.service.now.failed += uint64(failed)
+	}
 	// What the reporter saw of the siblings in the same second; not before it,
 	// since a fault that all share would be new everywhere but in the past.
 	all := r.batch[o.service]

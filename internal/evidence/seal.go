@@ -25,12 +25,22 @@ func (in *Ingest) Seal() Tick {
 	defer in.mu.Unlock()
 	t := Tick{Number: in.tick}
 	for _, o := range in.dirty {
-		o.compare()
+		if o.early != in.tick {
+			o.compare()
+		}
 	}
-	held := in.dirty[:0]
 	for _, o := range in.dirty {
 		o.service.now = fare{}
+	}
+	t.Rows, in.early = in.early, nil
+	held := in.dirty[:0]
+	for _, o := range in.dirty {
 		if o.Handle == 0 { // forgotten meanwhile
+			continue
+		}
+		if o.early == in.tick { // what came after is of the next second
+			o.service.now.add(o.row)
+			held = append(held, o)
 			continue
 		}
 		in.doubt(o)
@@ -46,6 +56,45 @@ func (in *Ingest) Seal() Tick {
 	slices.SortFunc(t.Rows, func(a, b TickRow) int { return cmp.Compare(a.Instance, b.Instance) })
 	in.tick++
 	return t
+}
+
+// SealEarly seals rows of this second before its end: those with a refusal in
+// them that take accepts. Of an instance whose row is sealed, what comes after
+// is of the next second, so that the second is in the end what was sealed of
+// it, early or not.
+func (in *Ingest) SealEarly(take func(TickRow) bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for _, o := range in.refused {
+		o.refused = false
+		if o.Handle == 0 || o.early == in.tick {
+			continue
+		}
+		p := *o
+		p.probes, p.well = slices.Clone(o.probes), slices.Clone(o.well)
+		p.compare()
+		in.doubt(&p)
+		e, full := p.seal(in.tick)
+		row := TickRow{o.Handle, e}
+		if !full || !take(row) {
+			continue
+		}
+		*o = p
+		o.early = in.tick
+		in.early = append(in.early, row)
+		in.dirty = slices.DeleteFunc(in.dirty, func(x *open) bool { return x == o })
+	}
+	clear(in.refused)
+	in.refused = in.refused[:0]
+}
+
+// refusal notes that a connection was refused: it may be reason enough to seal
+// the instance's row early.
+func (in *Ingest) refusal(o *open) {
+	if !o.refused {
+		o.refused = true
+		in.refused = append(in.refused, o)
+	}
 }
 
 // doubt marks what suspect probers say: all looks of the second are in by now.

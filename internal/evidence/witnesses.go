@@ -58,6 +58,9 @@ func (in *Ingest) Probes(prober uint32, looks []Look) {
 			w.See(l.Instance, l.Result, in.tick)
 			in.touch(o)
 			o.probes = append(o.probes, eligibility.Probe{Prober: prober, Result: l.Result, Count: 1})
+			if l.Result == eligibility.Refused {
+				in.refusal(o)
+			}
 		}
 	}
 }
