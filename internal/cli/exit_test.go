@@ -266,7 +266,7 @@ func TestEveryReadingCommandHasTheSameKeysEmptyOrFullInJSONAndYAML(t *testing.T)
 		{"revisions hello", "revisions"},
 		{"explain hello", "sections service summary"},
 		{"events hello", "events"},
-		{"instances hello", "instances observing service"},
+		{"instances hello", "guards instances observing service"},
 		{"history hello", "missing policies transitions"},
 		{"contract get hello", "contract declared service"},
 		{"flaps hello", "changes observing quarantines service"},

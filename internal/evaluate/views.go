@@ -51,12 +51,16 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 			trouble := view.TroubleOf(s.published, target, s.planned)
 			urgent := trouble.View()
 			urgent.Seal(s.published)
-			if out.Rest = urgent.Sum != target.Sum; out.Rest {
+			if out.Rest = urgent.Sum != target.Sum && (urgent.InRotation() > 0 || target.InRotation() == 0); out.Rest {
 				s.wait(left)
 			}
-			if target = urgent; !trouble.Any() {
+			switch {
+			case urgent.Sum != target.Sum && !out.Rest: // nobody is left to call: who comes is waited for
+			case !trouble.Any():
 				out.View = s.published
 				return out
+			default:
+				target = urgent
 			}
 			target.Shed = out.Rest && e.Sheds
 		}
