@@ -43,8 +43,10 @@ func published(e view.Epoch, service string, counter uint64, endpoints int) *vie
 func nameInMetadata(ctx context.Context) (role, name string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if names := md.Get("name"); len(names) == 1 {
-		if strings.HasPrefix(names[0], "relay") {
-			return "relay", names[0], nil
+		for _, role := range []string{"relay", "service"} {
+			if strings.HasPrefix(names[0], role) {
+				return role, names[0], nil
+			}
 		}
 		return "gateway", names[0], nil
 	}

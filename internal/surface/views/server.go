@@ -57,11 +57,13 @@ type Server struct {
 	leads       bool
 	epoch       view.Epoch
 	region      string
-	topics      map[string]*topic      // :: service → its views
-	subscribers map[string]*subscriber // :: role/name → its newest stream, open or not
-	open        int                    // streams
-	began       time.Time              // what durations are counted from
-	shed        time.Duration          // how long the rest waits, where that is longer than it should
+	topics      map[string]*topic              // :: service → its views
+	subscribers map[string]*subscriber         // :: key → its newest stream, open or not
+	sessions    map[string]map[string]struct{} // :: role/name → keys of its processes
+	forgot      time.Time
+	open        int           // streams
+	began       time.Time     // what durations are counted from
+	shed        time.Duration // how long the rest waits, where that is longer than it should
 	shedWhy     string
 	delays      budget.Histogram // of senders that could have sent, since Load was asked
 	asks        map[uint64]*ask  // :: number → who waits for rosters of relays
@@ -86,7 +88,7 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: cfg, topics: map[string]*topic{}, subscribers: map[string]*subscriber{}, asks: map[uint64]*ask{}, began: cfg.Clock()}
+	return &Server{cfg: cfg, topics: map[string]*topic{}, subscribers: map[string]*subscriber{}, sessions: map[string]map[string]struct{}{}, asks: map[uint64]*ask{}, began: cfg.Clock()}
 }
 
 // now is the time since the server began.
@@ -161,6 +163,7 @@ func (s *Server) End() {
 	}
 	clear(s.topics)
 	clear(s.subscribers)
+	clear(s.sessions)
 }
 
 // retireLocked counts on what was measured of a service that is dropped.

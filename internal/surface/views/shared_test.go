@@ -109,3 +109,34 @@ func TestWhoDoesNotTakeItsAnswersIsLetGo(t *testing.T) {
 		t.Error("what waits has no bound")
 	}
 }
+
+func TestTheProcessesOfOneServiceHoldViewsBesideEachOtherAndEachIsOneSubscriber(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	enter := func(role, session string) (sub *subscriber, ended *bool) {
+		ended = new(bool)
+		sub = &subscriber{s: s, role: role, name: "web", wake: make(chan struct{}, 1), holds: map[string]*holding{}, cancel: func() { *ended = true }}
+		s.enter(sub, &pb.SubscribeHello{Name: "web", Session: session})
+		return sub, ended
+	}
+	one, oneEnded := enter("service", "1")
+	_, twoEnded := enter("service", "2")
+	if len(s.Subscribers()) != 2 || *oneEnded || *twoEnded {
+		t.Fatalf("%d subscribers, ended %v and %v", len(s.Subscribers()), *oneEnded, *twoEnded)
+	}
+	if _, _ = enter("service", "1"); !*oneEnded || len(s.Subscribers()) != 2 {
+		t.Errorf("the same process again: ended %v, %d subscribers", *oneEnded, len(s.Subscribers()))
+	}
+	s.leave(one) // the stream that was replaced
+	for n := range 100 {
+		sub, _ := enter("service", fmt.Sprintf("restarted-%d", n))
+		s.leave(sub)
+	}
+	if n := len(s.Subscribers()); n > 3 {
+		t.Errorf("%d are remembered of one that starts again and again", n)
+	}
+	_, gatewayEnded := enter("gateway", "1")
+	if enter("gateway", "2"); !*gatewayEnded {
+		t.Error("two gateways have one name")
+	}
+}

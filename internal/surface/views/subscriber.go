@@ -183,14 +183,49 @@ func (s *Server) enter(sub *subscriber, hello *pb.SubscribeHello) {
 		sub.end(&pb.FollowRefusal{Reason: "no views are published here: this control does not lead, or has only just begun to", Leader: leader})
 		return
 	}
-	key := sub.role + "/" + sub.name
-	if old := s.subscribers[key]; old != nil {
+	if old := s.subscribers[sub.key()]; old != nil {
 		old.end(&pb.FollowRefusal{Reason: "another stream of this subscriber replaced this one"})
 	}
 	s.forgetLocked(now)
-	sub.open, s.subscribers[key] = true, sub
+	s.replaceLocked(sub)
+	sub.open = true
 	s.open++
 	s.cfg.Log.Info("a subscriber is connected", "role", sub.role, "name", sub.name, "library", hello.GetLibrary())
+}
+
+// key tells subscribers apart. Each gateway and relay has a name of its own; of a
+// caller or a service there may be many processes under one.
+func (sub *subscriber) key() string {
+	switch sub.role {
+	case "gateway", "relay":
+		return sub.who()
+	}
+	return sub.who() + "/" + sub.hello.GetSession()
+}
+
+func (sub *subscriber) who() string { return sub.role + "/" + sub.name }
+
+// replaceLocked enters a subscriber in the place of those of its name that left:
+// whoever starts again and again under new sessions is remembered once.
+func (s *Server) replaceLocked(sub *subscriber) {
+	for key := range s.sessions[sub.who()] {
+		if !s.subscribers[key].open {
+			s.eraseLocked(key)
+		}
+	}
+	if s.sessions[sub.who()] == nil {
+		s.sessions[sub.who()] = map[string]struct{}{}
+	}
+	s.sessions[sub.who()][sub.key()] = struct{}{}
+	s.subscribers[sub.key()] = sub
+}
+
+func (s *Server) eraseLocked(key string) {
+	who := s.subscribers[key].who()
+	delete(s.subscribers, key)
+	if delete(s.sessions[who], key); len(s.sessions[who]) == 0 {
+		delete(s.sessions, who)
+	}
 }
 
 // leave keeps what is known of a subscriber, for people.
@@ -231,10 +266,18 @@ func (s *Server) unlistLocked(sub *subscriber, service string) {
 // remembered is for how long it is known what a subscriber held that left.
 const remembered = time.Hour
 
+// forgetEvery is how often those are looked for that left long ago: many come at
+// once.
+const forgetEvery = time.Minute
+
 func (s *Server) forgetLocked(now time.Time) {
+	if now.Sub(s.forgot) < forgetEvery {
+		return
+	}
+	s.forgot = now
 	for key, sub := range s.subscribers {
 		if !sub.open && now.Sub(sub.heard) > remembered {
-			delete(s.subscribers, key)
+			s.eraseLocked(key)
 		}
 	}
 }
