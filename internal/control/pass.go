@@ -185,7 +185,7 @@ func (t *term) report() {
 	for name, p := range t.pauses {
 		if p.failure != "" {
 			failures++
-			t.c.log.Warn("a service could not be brought to what is wanted", "service", name, "error", p.failure, "again", time.Until(p.until).Round(time.Second))
+			t.c.log.Warn("a service could not be brought to what is wanted", "service", name, "error", p.failure, "again", max(time.Until(p.until), 0).Round(time.Second))
 		}
 	}
 	t.c.metrics.failing(failures, len(t.needs))

@@ -90,7 +90,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	if err != nil {
 		return nil, errors.Join(err, g.gateway.Close())
 	}
-	g.reports = gateway.Reports{Control: func() string { return g.holder.Status().Control }, Dial: toControl(g.keys, cfg.controls)}
+	g.reports = gateway.Reports{Control: func() string { return g.holder.Status().Control }, Dial: toControl(g.keys, cfg.controls), Alone: g.alone}
 	g.trust = p.newTrust(&trust{
 		role: identity.Gateway, name: cfg.name, keys: g.keys, controls: cfg.controls, token: cfg.token, hint: cfg.hint,
 		connected: func() bool { return g.holder.Status().Connected },
@@ -106,6 +106,14 @@ func (g *gatewayRole) ready() error {
 	}
 	return nil
 }
+
+// alone: nobody has said for a while how instances do.
+func (g *gatewayRole) alone() bool {
+	s := g.views.Status()
+	return !s.Connected && s.Age > aloneAfter
+}
+
+const aloneAfter = 5 * time.Second
 
 // toControl are the options of a role that dials one of several controls. A
 // stopped process still takes connections: the next address is not to wait for

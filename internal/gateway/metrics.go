@@ -13,6 +13,7 @@ type metrics struct {
 	latency  prometheus.Histogram
 	resends  prometheus.Counter
 	dropped  prometheus.Counter
+	aside    prometheus.Counter
 	nowhere  *meter
 
 	mu     sync.Mutex
@@ -38,6 +39,9 @@ func newMetrics() *metrics {
 		}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_gateway_dropped_outcomes_total", Help: "Seconds of an instance's outcomes that no control took.",
+		}),
+		aside: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_gateway_ejections_total", Help: "Instances set aside by what this gateway saw of them while no control was heard.",
 		}),
 		meters: map[string]*meter{},
 	}
@@ -117,7 +121,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *metrics) register(r prometheus.Registerer, rm *room) error {
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.resends, m.dropped, newGauges(rm)} {
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.resends, m.dropped, m.aside, newGauges(rm)} {
 		if err := r.Register(c); err != nil {
 			return err
 		}

@@ -5,8 +5,10 @@ import (
 	"net/http"
 	"sync/atomic"
 	"syscall"
+	"time"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/lease"
 )
 
 // seen counts what became of the requests to one instance since it was taken
@@ -46,16 +48,35 @@ func (s *seen) take(id string) *pb.OutcomeRow {
 	return r
 }
 
-// outcomes of every instance since they were taken last.
-func (rm *room) outcomes() []*pb.OutcomeRow {
+// outcomes of every instance since they were taken last. By what became of
+// them, those are set aside that fail while no plane is heard that could say so.
+func (rm *room) outcomes(alone bool, now time.Duration) ([]*pb.OutcomeRow, []lease.Aside) {
 	rm.mu.Lock()
-	defer rm.mu.Unlock()
 	rows := rm.ended
 	rm.ended = nil
-	for id, m := range rm.members {
-		if r := m.seen.take(id); r != nil {
-			rows = append(rows, r)
-		}
+	seen := make(map[*shard]map[string]lease.Seen, len(rm.shards))
+	for _, sh := range rm.shards {
+		seen[sh] = nil
 	}
-	return rows
+	for id, m := range rm.members {
+		r := m.seen.take(id)
+		if r == nil {
+			continue
+		}
+		rows = append(rows, r)
+		if seen[m.shard] == nil {
+			seen[m.shard] = map[string]lease.Seen{}
+		}
+		seen[m.shard][id] = lease.Seen{OK: r.GetOk(), Failed: r.GetFailed()}
+	}
+	rm.mu.Unlock()
+	var aside []lease.Aside
+	for sh, of := range seen {
+		sh.mu.Lock()
+		out, cs := sh.q.Judge(of, alone, now)
+		sh.obey(cs, nil)
+		sh.mu.Unlock()
+		aside = append(aside, out...)
+	}
+	return rows, aside
 }

@@ -77,6 +77,7 @@ func (r *rig) reports(control func(address string) string) *witness {
 	to := gateway.Reports{
 		Control: func() string { return control(l.Addr().String()) },
 		Dial:    []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())},
+		Alone:   func() bool { return control("") == "" },
 	}
 	go func() { ended <- r.g.Report(ctx, to) }()
 	r.t.Cleanup(func() {
@@ -202,4 +203,23 @@ func TestAControlThatTakesNoReportsDelaysNoRequestAndWhatIsDroppedIsCounted(t *t
 		}
 		return r.metric("fairlead_gateway_dropped_outcomes_total") > 0
 	})
+}
+
+func TestAnInstanceThatFailsIsSetAsideWhileNoControlIsHeard(t *testing.T) {
+	r := newRig(t)
+	h := r.host("h1")
+	h.offer(instance{ID: "good", Service: "hello", Revision: "hello-00001", Address: r.backend(named("good"))}, 4)
+	h.offer(instance{ID: "bad", Service: "hello", Revision: "hello-00001", Address: r.backend(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusInternalServerError)
+	}))}, 4)
+	r.tables.publish(1, route("hello", 1))
+	h.synced()
+	r.reports(func(string) string { return "" })
+	until(t, "the failing one is set aside", func() bool {
+		r.get("hello.localhost", "/")
+		return r.metric("fairlead_gateway_ejections_total") == 1
+	})
+	if got := r.answers(20); got["good"] != 20 {
+		t.Errorf("answered by %v", got)
+	}
 }

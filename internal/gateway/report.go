@@ -26,7 +26,12 @@ type Reports struct {
 	Control func() string
 	// Dial has the credentials for it.
 	Dial []grpc.DialOption
+	// Alone says that no control has been heard for a while, so that what views
+	// say of instances is old: those that fail are set aside. Nil never says so.
+	Alone func() bool
 }
+
+func (r *Reports) alone() bool { return r.Alone != nil && r.Alone() }
 
 // Report tells control once a second what became of the requests to each
 // instance, until ctx ends. What control does not take is dropped and counted;
@@ -47,7 +52,11 @@ func (g *Gateway) Report(ctx context.Context, to Reports) error {
 			return nil
 		case <-tick.C:
 		}
-		rows := g.room.outcomes()
+		rows, aside := g.room.outcomes(to.alone(), time.Since(g.start))
+		for _, a := range aside {
+			g.metrics.aside.Inc()
+			g.log.Warn("an instance fails and its siblings do not, and no control is heard: it is set aside", "instance", a.Instance, "for", a.For)
+		}
 		for len(rows) > 0 {
 			n := min(len(rows), maxRows)
 			select {

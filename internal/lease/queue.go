@@ -19,6 +19,7 @@ type Queue struct {
 	standings map[string]Standing // :: instance → what its view says; immutable, nil is no view
 	uneven    bool                // weights or marks of open differ
 	relented  bool                // who is out is leased too
+	records   map[string]*record  // :: instance → what became of its requests
 	waiting   fifo
 	told      int // the last reported demand
 	out       []Command

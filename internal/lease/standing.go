@@ -68,6 +68,9 @@ func (q *Queue) reopen() {
 		if s, known := q.standings[in.ID]; known {
 			in.weight, in.marked = s.Weight, s.Marked
 		}
+		if r := q.records[in.ID]; r != nil && r.out {
+			in.weight = 0
+		}
 		if in.open && in.weight > 0 {
 			well, credits = well+1, credits+in.owned
 		}

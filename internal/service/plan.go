@@ -25,6 +25,7 @@ const (
 	WorkDropRoutes = "drop-routes"   // a tombstone that every gateway has kept
 	WorkClaims     = "claims"        // host names that lead here no more are set free
 	CollectAfter   = 10 * time.Second
+	mostOverdue    = 10 // revisions that could go, beyond which nothing new is begun
 	KeptRevisions  = 20
 	KeptSagas      = 20
 	KeptEvents     = 500
@@ -80,7 +81,7 @@ func (s *Snapshot) plan(w *World) Work {
 	}
 	needs := work.NeedsOperator
 	for _, next := range []func(*World) Work{
-		s.planDeploy, s.planTraffic, s.planScale, s.planRestart, s.planObserve,
+		s.planInTurn, s.planTraffic, s.planScale, s.planRestart, s.planObserve,
 		s.planRepairRoutes, s.planRefused, s.planCool, s.planRepairSlots, s.planEnds, s.planRewarm, s.planCollect, s.planStrays, s.planClaims, s.planTrim,
 	} {
 		work := next(w)

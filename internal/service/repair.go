@@ -194,17 +194,42 @@ func (r Revision) Lost(w *World) []Slot {
 	return out
 }
 
+// planInTurn begins what is asked for, once what nothing refers to any more is
+// stopped, where that has fallen behind: however fast someone deploys, what runs
+// for nobody stays bounded.
+func (s *Snapshot) planInTurn(w *World) Work {
+	work := s.planDeploy(w)
+	if work.Kind == WorkNone {
+		return work
+	}
+	if all := s.collectable(w, mostOverdue+1); len(all) > mostOverdue {
+		return all[0]
+	}
+	return work
+}
+
 // planCollect finds a revision that nothing refers to any more: by the
 // catalog for a while, by a saga, by what is asked for today, or by a gateway.
 func (s *Snapshot) planCollect(w *World) Work {
+	for _, work := range s.collectable(w, 1) {
+		return work
+	}
+	return Work{}
+}
+
+// collectable is what can go, at most so many.
+func (s *Snapshot) collectable(w *World, most int) (all []Work) {
 	var reach *Reach
 	for _, doc := range s.Revisions {
+		if len(all) == most {
+			break
+		}
 		r := doc.Value
 		if s.Catalog.Value.KeepsRunning(r.Name) {
-			if s.anyOpen() || !stoppable(r.Leaving, w) {
-				continue
+			if !s.anyOpen() && stoppable(r.Leaving, w) {
+				all = append(all, Work{Kind: WorkCollect, Revision: r.Name, Reason: "slots that left it still run"})
 			}
-			return Work{Kind: WorkCollect, Revision: r.Name, Reason: "slots that left it still run"}
+			continue
 		}
 		done := r.State == RevisionRetired && len(r.Slots)+len(r.Leaving) == 0
 		if done || s.KeptBy(r) != "" || w.Unreferenced(r.Name) < CollectAfter {
@@ -220,9 +245,9 @@ func (s *Snapshot) planCollect(w *World) Work {
 		if _, reached := reach.Revision(r.Name); reached {
 			continue
 		}
-		return Work{Kind: WorkCollect, Revision: r.Name, Reason: "nothing has referred to it for " + CollectAfter.String()}
+		all = append(all, Work{Kind: WorkCollect, Revision: r.Name, Reason: "nothing has referred to it for " + CollectAfter.String()})
 	}
-	return Work{}
+	return all
 }
 
 // stoppable says that a host of one of the slots can be told to stop it, or

@@ -90,6 +90,15 @@ func second(s *Snapshot, state RevisionState, deploy saga.State) {
 	}
 }
 
+// unreferenced adds so many revisions that nothing refers to.
+func unreferenced(s *Snapshot, n int) {
+	for i := range n {
+		r := Revision{Name: fmt.Sprintf("s-%05d", 101+i), Service: "s", Number: int32(101 + i), State: RevisionServing, Slots: []Slot{{ID: "x", Host: "b"}}}
+		s.Revisions = append(s.Revisions, Doc[Revision]{Value: r, Version: 12})
+		s.Catalog.Value.LastRevision = r.Number
+	}
+}
+
 // wantTwo has the desired document ask for the second revision's template.
 func wantTwo(s *Snapshot) {
 	s.Desired.Value.Generation, s.Desired.Value.Template = 2, Template{Command: []string{"two"}}
@@ -274,6 +283,19 @@ func TestPlanDecidesWhatIsNext(t *testing.T) {
 			w.Hosts["a"] = HostState{Host: Host{Name: "a"}, Connected: true}
 		}},
 		"what nothing refers to": {edit: func(s *Snapshot, _ *World) { second(s, RevisionServing, saga.Done) }, kind: WorkCollect, revision: "s-00002"},
+		"what nothing refers to, fallen behind, goes before more is begun": {edit: func(s *Snapshot, _ *World) {
+			wantTwo(s)
+			unreferenced(s, 11)
+		}, kind: WorkCollect, revision: "s-00101"},
+		"what nothing refers to, not fallen behind, waits for what is asked for": {edit: func(s *Snapshot, _ *World) {
+			wantTwo(s)
+			unreferenced(s, 10)
+		}, kind: WorkDeploy, revision: "s-00111"},
+		"traffic waits for no collection": {edit: func(s *Snapshot, _ *World) {
+			second(s, RevisionServing, saga.Done)
+			unreferenced(s, 20)
+			s.Desired.Value.Generation, s.Desired.Value.Traffic = 2, []Target{{Revision: "s-00002", Percent: 100}}
+		}, kind: WorkTraffic},
 		"what nothing refers to, not long enough": {edit: func(s *Snapshot, w *World) {
 			second(s, RevisionServing, saga.Done)
 			w.Unreferenced = func(string) time.Duration { return 9 * time.Second }
