@@ -66,6 +66,8 @@ type term struct {
 	began       time.Time
 	took        time.Duration // of the last second, for its work
 	probing     *probing
+	detection   detection
+	away        bucketAway
 	over        bool // the term has ended
 }
 
@@ -77,6 +79,7 @@ func (p *Plane) begin(ctx context.Context, l Lead) *term {
 		contracts: map[string]eligibility.Contract{}, governed: map[string]service.Policy{}, trips: map[string][]trip{}, tripDocs: map[string]string{}, handles: map[string]uint32{},
 		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, alarms: map[string]map[string]Alarm{}, words: map[string]service.Word{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
 	}
+	t.detection.begin(p.detected)
 	t.records = newRecords(l, p.log, t.living)
 	for {
 		had, ok := t.load(ctx)

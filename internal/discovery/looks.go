@@ -233,6 +233,9 @@ func (s *ProberStream) Take(number uint64, looks []ProbeLook) bool {
 	for _, l := range looks {
 		if row, known := t.reg.ByHandle(l.Instance); known {
 			if x := t.probing.targets[row.ID]; x != nil && x.by(s.m.Handle) {
+				if l.Result != eligibility.Good {
+					t.detection.sample(l.Instance, time.Now().Add(-max(l.Age, 0)))
+				}
 				t.saw(x, s.m, l)
 			}
 		}

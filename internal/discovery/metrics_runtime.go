@@ -5,8 +5,8 @@ import "github.com/prometheus/client_golang/prometheus"
 // runtimeCollector tells of the authorities beside the registry, and of who
 // comes and goes.
 type runtimeCollector struct {
-	p                                                              *Plane
-	lag, differences, held, changes, quarantined, unsealed, alarms *prometheus.Desc
+	p                                                                            *Plane
+	lag, differences, held, changes, quarantined, unsealed, alarms, away, unkept *prometheus.Desc
 }
 
 func newRuntimeCollector(p *Plane) *runtimeCollector {
@@ -20,6 +20,8 @@ func newRuntimeCollector(p *Plane) *runtimeCollector {
 		held:        desc("held_drops_total", "Instances that an authority dropped and that were held, since this control leads."),
 		changes:     desc("changes", "Changes between in and out of rotation by evidence, in the last ten minutes.", "service"),
 		unsealed:    desc("unsealed_transitions", "Recorded transitions that are in the store, and not sealed into the bucket."),
+		away:        desc("bucket_away_seconds", "For how long the bucket has taken neither evidence nor history; 0 while it takes them."),
+		unkept:      desc("unsealed_ticks", "Sealed seconds of evidence that are not in the bucket yet."),
 		alarms:      desc("alarms", "1 for each alarm of a service that is in force.", "service", "alarm"),
 		quarantined: desc("quarantined_instances", "Instances that are held out because they came and went too often.", "service"),
 	}
@@ -27,7 +29,7 @@ func newRuntimeCollector(p *Plane) *runtimeCollector {
 
 // Describe is part of prometheus.Collector.
 func (c *runtimeCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.lag, c.differences, c.held, c.changes, c.quarantined, c.unsealed, c.alarms} {
+	for _, d := range []*prometheus.Desc{c.lag, c.differences, c.held, c.changes, c.quarantined, c.unsealed, c.alarms, c.away, c.unkept} {
 		ch <- d
 	}
 }
@@ -54,8 +56,10 @@ func (c *runtimeCollector) Collect(ch chan<- prometheus.Metric) {
 		gauge(c.differences, float64(count[authority{string(s.Source), s.Name}]), string(s.Source), s.Name)
 	}
 	gauge(c.unsealed, float64(t.records.inStore()))
+	gauge(c.unkept, float64(t.keeper.Pending()))
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	gauge(c.away, t.away.since().Seconds())
 	for name := range t.known {
 		changes, quarantined := t.eval.Flapping(name)
 		for kind := range t.alarms[name] {

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"slices"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/evidence"
 )
@@ -11,6 +12,10 @@ type Outcome struct {
 	Instance            string
 	OK, Failed, Refused uint32 // Failed includes Refused
 }
+
+// badShare is from which share of a second's results they speak against an
+// instance, as its inverse: well above what a fleet in good health fails by itself.
+const badShare = 7
 
 // Reporter is one stream of one caller, by the caller's identity. It is used by
 // one goroutine at a time.
@@ -43,6 +48,9 @@ func (r *Reporter) Take(number uint64, seen []Outcome) bool {
 	t.mu.Lock()
 	for i, o := range seen {
 		x, _ := t.reg.Get(o.Instance) // of one that is not known the handle is 0, which is nobody's
+		if failed := uint64(o.Failed); failed > 0 && failed*badShare >= uint64(o.OK)+failed {
+			t.detection.sample(x.Handle, time.Now())
+		}
 		b.Rows[i] = evidence.Row{Instance: x.Handle, OK: o.OK, Failed: o.Failed, Refused: o.Refused}
 	}
 	t.mu.Unlock()

@@ -110,6 +110,8 @@ type Plane struct {
 	mu      sync.Mutex
 	term    *term         // nil while another leads, and until it is rebuilt
 	changed chan struct{} // closed at the next change of a verdict
+
+	detected *prometheus.HistogramVec // nil measures nothing
 }
 
 // New makes a Plane that does nothing until it is run.
@@ -125,6 +127,7 @@ func New(cfg Config) *Plane {
 	}
 	p := &Plane{cfg: cfg, log: cfg.Logger, changed: make(chan struct{})}
 	if cfg.Metrics != nil {
+		p.detected = newDetection(cfg.Metrics)
 		cfg.Metrics.MustRegister(newProberCollector(p), newCollector(p), newRuntimeCollector(p))
 	}
 	return p

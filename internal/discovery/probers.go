@@ -317,6 +317,9 @@ func (p *Plane) Alarms() (alarms []string) {
 	if n := t.probing.unlooked; n > 0 {
 		alarms = append(alarms, fmt.Sprintf("%d instances are looked at by nobody: no prober has room for them, start more", n))
 	}
+	if text := t.bucketAlarm(); text != "" {
+		alarms = append(alarms, text)
+	}
 	if why, sheds := t.tempo.Sheds(); sheds {
 		alarms = append(alarms, fmt.Sprintf("additions and planned removals of views wait up to %s: %s", t.tempo.Window(), why))
 	}

@@ -149,7 +149,7 @@ func TestLagDifferencesAndFlapsAreMetrics(t *testing.T) {
 				got[strings.TrimPrefix(f.GetName(), "fairlead_discovery_")] = m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			}
 		}
-		want := map[string]float64{"source_lag_seconds": 2, "runtime_differences": 3, "held_drops_total": 0, "changes": 0, "quarantined_instances": 0, "unsealed_transitions": 4}
+		want := map[string]float64{"source_lag_seconds": 2, "runtime_differences": 3, "held_drops_total": 0, "changes": 0, "quarantined_instances": 0, "unsealed_transitions": 4, "unsealed_ticks": 3, "bucket_away_seconds": 0}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Error(d)
 		}

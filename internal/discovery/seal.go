@@ -118,7 +118,8 @@ func (t *term) seal(ctx context.Context, name string, all []entry) error {
 	if err := t.lead.Commit(ctx, nil); err != nil { // another's to seal
 		return err
 	}
-	if err := t.archive.Seal(ctx, name, docs, t.p.cfg.Now()); err != nil {
+	err := t.archive.Seal(ctx, name, docs, t.p.cfg.Now())
+	if t.bucketAnswers(err); err != nil {
 		return err
 	}
 	if err := t.lead.Commit(ctx, writes); err != nil {

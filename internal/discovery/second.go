@@ -60,6 +60,9 @@ func (t *term) second(ctx context.Context) {
 	}
 	if tick.Number%collectEvery == 0 {
 		t.collect(ctx)
+		t.mu.Lock()
+		t.detection.sweep(time.Now())
+		t.mu.Unlock()
 		t.reserveMore(ctx)
 	}
 }
@@ -91,6 +94,7 @@ func (t *term) routes() {
 			delete(t.known, name)
 			delete(t.alarms, name)
 			t.rest.Done(name)
+			t.detection.forget(name)
 			delete(t.trips, name)
 			t.recordTrips(name, nil)
 			delete(t.unroutedAs, name)
@@ -118,6 +122,7 @@ func (t *term) record(x evaluate.Transition, at time.Time) []Record {
 		t.reg.Put(row)
 		t.records.stage(row)
 	}
+	t.detection.verdict(x.Service, x.Handle, x.Change, time.Now())
 	r := recordOf(x, row, at)
 	t.log.Info("verdict", "service", x.Service, "instance", x.Instance, "from", x.From, "to", x.To, "rule", x.Rule, "why", r.Why)
 	return []Record{r}
@@ -170,6 +175,7 @@ func (t *term) publish(turn bool) {
 		if p.Changed {
 			t.p.cfg.Views.Publish(p.View, p.Nature)
 		}
+		t.detection.published(name, p.Changed, time.Now())
 		if p.Rest {
 			t.rest.Wait(name, now)
 		} else {
@@ -273,6 +279,7 @@ func (t *term) write(ctx context.Context) {
 	err := t.lead.Commit(ctx, nil)
 	if err == nil {
 		err = t.keeper.Flush(ctx)
+		t.bucketAnswers(err)
 	}
 	if err != nil {
 		t.log.Warn("evidence is not kept yet", "error", err)

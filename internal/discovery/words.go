@@ -3,6 +3,7 @@ package discovery
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -21,6 +22,9 @@ func (t *term) self(host string, i service.Instance) {
 		by = 0 // it is nobody's: discarded, and counted
 	}
 	c := t.inForce(x.Service)
+	if by != 0 && x.EverReady && (i.State == service.InstanceStarting || i.State == service.InstanceDraining || i.Word.Unready || i.Word.Draining) {
+		t.detection.sample(by, time.Now())
+	}
 	t.ingest.Self(by, x.Handle, selfOf(i.State, i.Word, c.Dependencies))
 	switch {
 	case by == 0:

@@ -68,6 +68,13 @@ func (k *Keeper) Dropped() uint64 {
 	return k.dropped
 }
 
+// Pending is how many sealed ticks are not in the bucket.
+func (k *Keeper) Pending() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.pending)
+}
+
 // Flush writes what is pending as one segment. What could not be written stays
 // pending.
 func (k *Keeper) Flush(ctx context.Context) error {
