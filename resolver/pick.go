@@ -157,6 +157,7 @@ func (r *Resolver) Pick(service string, options ...Option) (Pick, error) {
 	}
 	t := p.table.Load()
 	if t == nil {
+		p.calls.refused()
 		return Pick{}, p.refusals.noView
 	}
 	var m *member
@@ -169,6 +170,7 @@ func (r *Resolver) Pick(service string, options ...Option) (Pick, error) {
 		}
 	}
 	if m == nil {
+		p.calls.refused()
 		return Pick{}, p.refusals.noEndpoint
 	}
 	m.inflight.Add(1)

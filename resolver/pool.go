@@ -21,6 +21,7 @@ type pool struct {
 	budget   *budget
 	stirred  func() // remake is to be called, elsewhere
 	event    func(Event)
+	calls    *callCount // nil counts none
 
 	table     atomic.Pointer[table] // nil where there is neither view nor fallback
 	ejections atomic.Uint64
@@ -124,6 +125,7 @@ func (p *pool) tick(now time.Duration) (rows []*pb.OutcomeRow) {
 			return false
 		}
 		requests += uint64(r.GetOk()) + uint64(r.GetFailed())
+		p.calls.ended(uint64(r.GetOk()), uint64(r.GetFailed()))
 		if n.id != "" {
 			rows = append(rows, r)
 		}

@@ -33,6 +33,7 @@ type Resolver struct {
 	cancel   context.CancelFunc
 	running  sync.WaitGroup
 
+	calls    callCount
 	dropped  atomic.Uint64 // rows of outcomes
 	reported atomic.Uint64
 	untold   atomic.Uint64 // events
@@ -69,6 +70,7 @@ func open(ctx context.Context, cfg Config, views ViewsConfig, folder *credential
 		batches: make(chan *pb.ReportOutcomesRequest, batchesHeld), events: make(chan Event, eventsHeld),
 	}
 	r.pools.Store(&map[string]*pool{})
+	views.Calls = r.calls.since
 	views.beside, views.event = r.report, r.event
 	var err error
 	if r.views, err = OpenViews(views); err != nil {
@@ -155,6 +157,7 @@ func (r *Resolver) Subscribe(services ...string) error {
 		}
 		if next[s] == nil {
 			next[s] = newPool(s, &r.cfg, r.clock, r.stirred, r.event)
+			next[s].calls = &r.calls
 		}
 	}
 	if len(next) > MostServices {

@@ -36,6 +36,10 @@ type ViewsConfig struct {
 	// Authenticated says whether the control at the other end proved that it
 	// is of the plane; nil asks that the transport is private and has integrity.
 	Authenticated func(*peer.Peer) bool
+	// Calls are how many were made since the start, how many of them failed at an
+	// instance, and how many had nowhere to go; nil is not known. It says what
+	// became of them while no plane was heard.
+	Calls func() (all, failed, unroutable uint64)
 	// Jitter returns a number in [0,1); nil means a random one.
 	Jitter func() float64
 	// Clock must be monotonic; nil means time.Now.
@@ -84,8 +88,16 @@ type Views struct {
 	heard     time.Time
 	missing   []string // features that the plane relies on and this program lacks
 	away      outage.Outage
+	lost      *lost         // the last stream that was welcomed has ended; nil: it has not
+	shed      time.Duration // that the plane told last
 	changed   chan struct{}
 	notes     []string
+}
+
+// lost is when a stream ended, and how many calls had been made.
+type lost struct {
+	at                      time.Time
+	all, failed, unroutable uint64
 }
 
 // holding is what is held of one service.

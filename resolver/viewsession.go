@@ -16,7 +16,10 @@ import (
 )
 
 // features of views that this holder's users know to pick by.
-func features() []string { return []string{"out", "marks", "shed"} }
+func features() []string { return []string{"out", "marks", "shed", "beats"} }
+
+// longestBeat is how rarely the plane may say that it lives.
+const longestBeat = time.Minute
 
 // viewSession is one stream to one control. Two goroutines share it: one
 // receives and obeys, the other sends.
@@ -27,9 +30,10 @@ type viewSession struct {
 	watch   *time.Timer // ends the stream when nothing is heard
 	epoch   view.Epoch
 	region  string
-	ready   chan struct{}   // closed when the control has welcomed this subscriber
-	again   chan string     // services whose whole views are to be asked for
-	named   map[string]bool // :: service → subscribed to; the sender's own
+	ready   chan struct{}      // closed when the control has welcomed this subscriber
+	every   chan time.Duration // how often a beat is expected from here
+	again   chan string        // services whose whole views are to be asked for
+	named   map[string]bool    // :: service → subscribed to; the sender's own
 	took    bool
 }
 
@@ -50,7 +54,7 @@ func (h *Views) session(ctx context.Context, address string) (took bool, err err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	s := &viewSession{
-		h: h, address: address, watch: time.AfterFunc(silence, cancel), ready: make(chan struct{}),
+		h: h, address: address, watch: time.AfterFunc(silence, cancel), ready: make(chan struct{}), every: make(chan time.Duration, 1),
 		again: make(chan string), named: map[string]bool{},
 	}
 	defer s.watch.Stop()
@@ -87,7 +91,7 @@ func (c *ViewsConfig) dial(address string) (link, error) {
 // send says hello, then what is wanted, what is applied, and that it lives. An
 // error is seen by who receives.
 func (s *viewSession) send(ctx context.Context, conn link) {
-	hello := &pb.SubscribeHello{Name: s.h.cfg.name(), Session: s.h.cfg.Session, Library: s.h.cfg.Library, Features: features()}
+	hello := &pb.SubscribeHello{Name: s.h.cfg.name(), Session: s.h.cfg.Session, Library: s.h.cfg.Library, Features: features(), Away: s.h.whileAway()}
 	if s.stream.Send(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Hello{Hello: hello}}) != nil {
 		return
 	}
@@ -121,6 +125,9 @@ func (s *viewSession) send(ctx context.Context, conn link) {
 			m = s.h.acks(s.epoch)
 		case service := <-s.again:
 			m = &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Edit{Edit: &pb.SubscriptionEdit{Add: []*pb.Subscription{{Service: service}}}}}
+		case every := <-s.every:
+			beat.Reset(every)
+			m = nil
 		case <-beat.C:
 			m = &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Beat{Beat: &pb.FollowBeat{}}}
 		case <-ctx.Done():
@@ -133,12 +140,16 @@ func (s *viewSession) receive(ctx context.Context) error {
 	if _, err := s.stream.Header(); err != nil {
 		return err
 	}
+	quiet := silence // after which the stream is given up
 	for welcomed := false; ; {
 		m, err := s.stream.Recv()
 		if err != nil {
 			return err
 		}
-		s.watch.Reset(silence)
+		if b := m.GetBeat(); b != nil {
+			quiet = s.beat(b)
+		}
+		s.watch.Reset(quiet)
 		s.h.hear()
 		switch m := m.GetMessage().(type) {
 		case *pb.SubscribeResponse_Welcome:
@@ -156,13 +167,26 @@ func (s *viewSession) receive(ctx context.Context) error {
 			if err := s.change(ctx, m.Change); err != nil {
 				return err
 			}
-			s.watch.Reset(silence) // applying may have taken long
+			s.watch.Reset(quiet) // applying may have taken long
 		case *pb.SubscribeResponse_Refused:
 			s.h.refused(m.Refused.GetServices())
 		case *pb.SubscribeResponse_Refusal:
 			return refusal{m.Refusal.GetReason(), m.Refusal.GetLeader()}
 		}
 	}
+}
+
+// beat says when the next one comes, and after what silence the stream is given
+// up.
+func (s *viewSession) beat(b *pb.FollowBeat) (quiet time.Duration) {
+	s.h.sheds(time.Duration(b.GetShedMs()) * time.Millisecond)
+	next := max(beatEvery, min(time.Duration(b.GetNextMs())*time.Millisecond, longestBeat))
+	select {
+	case <-s.every: // it was not heeded yet
+	default:
+	}
+	s.every <- next
+	return max(silence, 3*next)
 }
 
 func (s *viewSession) welcomed(w *pb.SubscribeWelcome) error {
@@ -266,6 +290,31 @@ func (h *Views) acks(e view.Epoch) *pb.SubscribeRequest {
 	return &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Applied{Applied: m}}
 }
 
+// whileAway says what became of calls since the last stream ended; nil is not known.
+func (h *Views) whileAway() *pb.AwayReport {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.lost == nil {
+		return nil
+	}
+	out := &pb.AwayReport{AwayMs: uint64(max(0, h.cfg.Clock().Sub(h.lost.at).Milliseconds()))}
+	if h.cfg.Calls == nil {
+		return nil
+	}
+	all, failed, unroutable := h.cfg.Calls()
+	out.Calls, out.Failed, out.Unroutable = all-h.lost.all, failed-h.lost.failed, unroutable-h.lost.unroutable
+	return out
+}
+
+func (h *Views) sheds(window time.Duration) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.shed != window {
+		h.shed = window
+		h.changedLocked()
+	}
+}
+
 func (h *Views) hear() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -287,7 +336,7 @@ func (h *Views) refused(services []*pb.RefusedRoute) {
 func (h *Views) arrived(address string, missing []string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.connected, h.missing = address, missing
+	h.connected, h.missing, h.lost = address, missing, nil
 	h.cfg.event(Event{Kind: Connected, Plane: address})
 	h.cfg.Log.Info("views are followed", "control", address, "away", h.away.Back(h.cfg.Clock()).Round(time.Millisecond))
 	if len(missing) > 0 {
@@ -301,6 +350,10 @@ func (h *Views) left(ctx context.Context, address string, err error) {
 	defer h.mu.Unlock()
 	if h.connected != "" {
 		h.connected = ""
+		h.lost = &lost{at: h.cfg.Clock()}
+		if h.cfg.Calls != nil {
+			h.lost.all, h.lost.failed, h.lost.unroutable = h.cfg.Calls()
+		}
 		h.changedLocked()
 		h.cfg.event(Event{Kind: Disconnected, Plane: address, Why: text(err)})
 	}

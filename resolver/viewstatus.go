@@ -22,6 +22,9 @@ type ViewsStatus struct {
 	Refusals uint64
 	// Missing are features that the plane relies on and this program lacks.
 	Missing []string
+	// Shed is how long what takes no traffic from trouble waits at the plane, where
+	// that is longer than it should; zero is not.
+	Shed time.Duration
 	// KeepError says why what is held is not on disk; empty where it is.
 	KeepError string
 	// Notes are what a person should know, the latest last.
@@ -47,7 +50,7 @@ func (h *Views) Status() ViewsStatus {
 	defer h.mu.Unlock()
 	s := ViewsStatus{
 		Connected: h.connected != "", Control: h.connected, Missing: slices.Clone(h.missing), Notes: slices.Clone(h.notes),
-		Refusals: h.refusals,
+		Refusals: h.refusals, Shed: h.shed,
 	}
 	if h.keepErr != nil {
 		s.KeepError = h.keepErr.Error()

@@ -73,6 +73,7 @@ type commands struct {
 	Explain     explainCmd     `cmd:"" group:"services" help:"Say what each record and each part of the world says, where they differ, which wins and why, and what to do; of one instance, why it is believed to be what it is."`
 	Instances   instancesCmd   `cmd:"" group:"services" help:"Show what is believed of each instance, since when, and by which rule."`
 	History     historyCmd     `cmd:"" group:"services" help:"Show every change of what was believed of instances, and why."`
+	Drill       drillCmd       `cmd:"" group:"services" help:"Exercise on the running system what is claimed of it."`
 	Subscribers subscribersCmd `cmd:"" group:"services" help:"Show who routes by a service's view, by which version, and who is behind."`
 	Propagation propagationCmd `cmd:"" group:"services" help:"Show how soon those who route by a service's view acknowledged its changes, against what is promised."`
 	Flaps       flapsCmd       `cmd:"" group:"services" help:"Show which instances came and went too often, and the changes that earned it."`

@@ -106,6 +106,7 @@ type Control struct {
 	other  Leader            // as last seen while standing by; zero while leading
 	since  time.Time         // when its lease was first seen as it is
 	alarms map[string]string // :: what → alarm in words
+	absent chan struct{}     // closed when an absence is over; nil: there is none
 }
 
 // New returns a Control that does nothing until it is run.
@@ -157,12 +158,28 @@ func (c *Control) Run(ctx context.Context) error {
 			pause(ctx, c.cfg.Term/5)
 			continue
 		}
-		if err := c.lead(ctx, lease); err != nil && ctx.Err() == nil {
+		if err := c.leadOn(ctx, lease); err != nil && ctx.Err() == nil {
 			c.log.Warn("leads no more", "error", err)
 			pause(ctx, c.cfg.Term/5)
 		}
 	}
 	return nil
+}
+
+// leadOn leads, also after it stayed away for a drill.
+func (c *Control) leadOn(ctx context.Context, l lease) error {
+	for {
+		t, err := c.lead(ctx, l)
+		if !errors.Is(err, errOutage) || ctx.Err() != nil {
+			return err
+		}
+		c.log.Warn("stays away for a drill")
+		if l, err = c.stayAway(ctx, t); err != nil {
+			t.release(ctx)
+			return err
+		}
+		c.log.Info("is back from a drill")
+	}
 }
 
 // Leading says whether this Control leads.

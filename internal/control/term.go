@@ -43,7 +43,7 @@ type term struct {
 }
 
 // lead leads until all of it is to end, or the lead is lost.
-func (c *Control) lead(all context.Context, l lease) error {
+func (c *Control) lead(all context.Context, l lease) (*term, error) {
 	ctx, end := context.WithCancelCause(all)
 	defer end(nil)
 	m := newMirror(c.cfg.DigestKey)
@@ -58,7 +58,7 @@ func (c *Control) lead(all context.Context, l lease) error {
 	}
 	watcher, err := t.list(ctx)
 	if err != nil {
-		return err
+		return t, err
 	}
 	c.log.Info("leads", "epoch", l.epoch.Number, "services", len(m.all()))
 	c.cfg.Turned(true)
@@ -79,7 +79,7 @@ func (c *Control) lead(all context.Context, l lease) error {
 	if all.Err() != nil {
 		t.release(all)
 	}
-	return context.Cause(ctx)
+	return t, context.Cause(ctx)
 }
 
 func (t *term) start(f func()) {

@@ -56,8 +56,10 @@ func (c *controlRole) assemble() {
 		Beside: func(ctx context.Context, l control.Lead) { c.discovery.Run(ctx, l) },
 		Dwell:  c.plane.ReadyDwell, Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
 	}))
+	c.drills = newDrills(c)
 	c.api = httpapi.New(httpapi.Config{
-		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store, c.discovery}, Discovery: c.discovery, Views: c.views, Runtime: c.discovery, Registry: c.discovery,
+		Drills: c.drills,
+		Store:  c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store, c.discovery}, Discovery: c.discovery, Views: c.views, Runtime: c.discovery, Registry: c.discovery,
 		Authority: c.authority, MaxArtifacts: c.plane.MaxArtifacts, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),
 	})
 	c.artifacts = newArtifactMetrics(c.p.ops.Registry())
@@ -91,7 +93,7 @@ const mostCalled = 1 << 40
 func (c *controlRole) ready() error {
 	other := c.leader.Leader()
 	switch {
-	case c.leader.Leading(), other.Holder != "" && other.Quiet < heardFor:
+	case c.leader.Leading(), c.leader.IsAbsent(), other.Holder != "" && other.Quiet < heardFor:
 		return nil
 	case other.Holder != "":
 		return fmt.Errorf("this control does not lead, and %s has not renewed its lease for %s", other.Holder, other.Quiet.Round(time.Second))
@@ -174,7 +176,9 @@ type leaderReader struct {
 func (l leaderReader) Alarms(name string) []string {
 	if name == "" {
 		alarms := append(l.Control.Alarms(), l.discovery.Alarms()...)
-		if !l.Leading() {
+		if l.IsAbsent() {
+			alarms = append(alarms, "a drill keeps control away: it answers no stream and leads nothing; fairlead drill end ends it")
+		} else if !l.Leading() {
 			alarms = append(alarms, standing(l.Leader()))
 		}
 		if disk, ok := l.store.(interface{ Full() bool }); ok && disk.Full() {

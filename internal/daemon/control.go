@@ -38,6 +38,7 @@ type controlRole struct {
 	views     *views.Server
 	witness   *witness.Server
 	api       *httpapi.API
+	drills    *drills
 	artifacts artifactMetrics
 	way       *way // to the leader, while standing by
 
@@ -128,6 +129,9 @@ func (c *controlRole) standDown() error {
 // close ends leading first, then the sockets, then gives everything up.
 func (c *controlRole) close() error {
 	errs := []error{c.standDown()}
+	if c.drills != nil {
+		c.drills.close()
+	}
 	if c.serving != nil {
 		c.grpc.Stop()
 		errs = append(errs, c.web.Close(), c.local.Close(), c.serving.stop())

@@ -85,7 +85,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	g.tables.held = g.holder
 	g.views.Views, err = resolver.OpenViews(resolver.ViewsConfig{
 		Name: cfg.name, Session: session, Library: "fairlead gateway " + p.Version, Folder: filepath.Join(folder, "views"),
-		Controls: cfg.controls, Dial: toControl(g.keys, cfg.controls), Log: p.log,
+		Controls: cfg.controls, Dial: toControl(g.keys, cfg.controls), Calls: g.gateway.Calls, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.gateway.Close())

@@ -30,6 +30,7 @@ type exchange struct {
 	// informed says that informational responses went to the caller, forwarded
 	// that something of the final one did.
 	informed, forwarded bool
+	nowhere             bool // nobody could be sent to
 	status              int
 	resends, unsent     int
 	// own is end but for a request with a body; it and the timer are kept.
@@ -91,6 +92,7 @@ func (x *exchange) leave() {
 func (x *exchange) serve() {
 	ix := x.g.room.index.Load()
 	if ix == nil {
+		x.nowhere = true
 		x.fail(http.StatusServiceUnavailable, "no-table", "no route table is held: none has been received since the start, and none on disk could be read")
 		return
 	}
@@ -159,6 +161,7 @@ func (x *exchange) choose() *shard {
 	x.svc = svc
 	i := svc.chooser.Choose(x.ticket.Tag, rand.Uint32())
 	if i < 0 {
+		x.nowhere = true
 		x.fail(http.StatusServiceUnavailable, "no-traffic", "service "+svc.name+" has no traffic: none of its revisions is routed to")
 		return nil
 	}
@@ -230,6 +233,7 @@ func (x *exchange) gone() {
 }
 
 func (x *exchange) rejected(why lease.Reason) {
+	x.nowhere = true
 	if why == lease.Full {
 		x.w.Header().Set("Retry-After", "1")
 		x.fail(http.StatusServiceUnavailable, "full", x.where()+": as many requests wait as may; try again in a second")

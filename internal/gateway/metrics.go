@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,6 +16,7 @@ type metrics struct {
 	dropped  prometheus.Counter
 	aside    prometheus.Counter
 	nowhere  *meter
+	calls    calls
 
 	mu     sync.Mutex
 	meters map[string]*meter // :: service → meter
@@ -64,7 +66,26 @@ func (m *metrics) of(service string) *meter {
 	return k
 }
 
+// calls since the gateway began.
+type calls struct{ all, failed, unroutable atomic.Uint64 }
+
+// Calls are how many requests led to a service, how many of them failed at an
+// instance or on the way to it, and how many the gateway could send nowhere.
+func (g *Gateway) Calls() (all, failed, unroutable uint64) {
+	c := &g.metrics.calls
+	return c.all.Load(), c.failed.Load(), c.unroutable.Load()
+}
+
 func (m *metrics) done(x *exchange, took time.Duration) {
+	if x.svc != nil || x.nowhere {
+		m.calls.all.Add(1)
+		switch {
+		case x.nowhere:
+			m.calls.unroutable.Add(1)
+		case x.status >= 500:
+			m.calls.failed.Add(1)
+		}
+	}
 	k := m.nowhere
 	if x.svc != nil {
 		k = x.svc.meter

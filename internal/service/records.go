@@ -22,6 +22,7 @@ const (
 	KindHostName = "hostname" // a host name: claimed by one service
 	KindGateway  = "gateway"  // gateway name: membership, entered before its first table is sent
 	KindHost     = "host"     // host name: membership
+	KindDrill    = "drill"    // ULID: what was exercised, and its verdict
 	KindEvent    = "event"    // service name + "." + ULID
 	KindToken    = "token"    // join token id
 	KindLeader   = "leader"   // "epoch", "beat"

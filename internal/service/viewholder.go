@@ -61,4 +61,12 @@ type Subscriber struct {
 	Missing []string
 	// Views that it holds, and how many of them are not the newest.
 	Views, Behind int
+	// Away is what it said of its calls before it came; nil is nothing.
+	Away *Away
+}
+
+// Away is what a caller says of its calls while it heard nobody who serves views.
+type Away struct {
+	For                       time.Duration
+	Calls, Failed, Unroutable uint64
 }

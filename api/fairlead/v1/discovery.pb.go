@@ -23,6 +23,584 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type StartDrillRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Length from 5 seconds to an hour; absent means 30 seconds.
+	Length        *durationpb.Duration `protobuf:"bytes,1,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartDrillRequest) Reset() {
+	*x = StartDrillRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartDrillRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartDrillRequest) ProtoMessage() {}
+
+func (x *StartDrillRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartDrillRequest.ProtoReflect.Descriptor instead.
+func (*StartDrillRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *StartDrillRequest) GetLength() *durationpb.Duration {
+	if x != nil {
+		return x.Length
+	}
+	return nil
+}
+
+type StartDrillResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Drill         *Drill                 `protobuf:"bytes,1,opt,name=drill,proto3" json:"drill,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *StartDrillResponse) Reset() {
+	*x = StartDrillResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *StartDrillResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*StartDrillResponse) ProtoMessage() {}
+
+func (x *StartDrillResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use StartDrillResponse.ProtoReflect.Descriptor instead.
+func (*StartDrillResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *StartDrillResponse) GetDrill() *Drill {
+	if x != nil {
+		return x.Drill
+	}
+	return nil
+}
+
+type GetDrillRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDrillRequest) Reset() {
+	*x = GetDrillRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDrillRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDrillRequest) ProtoMessage() {}
+
+func (x *GetDrillRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDrillRequest.ProtoReflect.Descriptor instead.
+func (*GetDrillRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{2}
+}
+
+type GetDrillResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Drill         *Drill                 `protobuf:"bytes,1,opt,name=drill,proto3" json:"drill,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GetDrillResponse) Reset() {
+	*x = GetDrillResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GetDrillResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GetDrillResponse) ProtoMessage() {}
+
+func (x *GetDrillResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GetDrillResponse.ProtoReflect.Descriptor instead.
+func (*GetDrillResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *GetDrillResponse) GetDrill() *Drill {
+	if x != nil {
+		return x.Drill
+	}
+	return nil
+}
+
+type EndDrillRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndDrillRequest) Reset() {
+	*x = EndDrillRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndDrillRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndDrillRequest) ProtoMessage() {}
+
+func (x *EndDrillRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndDrillRequest.ProtoReflect.Descriptor instead.
+func (*EndDrillRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{4}
+}
+
+type EndDrillResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *EndDrillResponse) Reset() {
+	*x = EndDrillResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *EndDrillResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*EndDrillResponse) ProtoMessage() {}
+
+func (x *EndDrillResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use EndDrillResponse.ProtoReflect.Descriptor instead.
+func (*EndDrillResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{5}
+}
+
+type Drill struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Id    string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
+	// State is outage, return or over.
+	State   string                 `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
+	At      *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=at,proto3" json:"at,omitempty"`
+	Length  *durationpb.Duration   `protobuf:"bytes,4,opt,name=length,proto3" json:"length,omitempty"`
+	Elapsed *durationpb.Duration   `protobuf:"bytes,5,opt,name=elapsed,proto3" json:"elapsed,omitempty"`
+	// Aborted says that somebody ended it early.
+	Aborted bool `protobuf:"varint,6,opt,name=aborted,proto3" json:"aborted,omitempty"`
+	// Parties were connected when it began, and so many are back.
+	Parties int32 `protobuf:"varint,7,opt,name=parties,proto3" json:"parties,omitempty"`
+	Back    int32 `protobuf:"varint,8,opt,name=back,proto3" json:"back,omitempty"`
+	// Named are they, 1,000 at most.
+	Named []*DrillParty `protobuf:"bytes,9,rep,name=named,proto3" json:"named,omitempty"`
+	// Verdict once it is over.
+	Verdict       *DrillVerdict `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Drill) Reset() {
+	*x = Drill{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Drill) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Drill) ProtoMessage() {}
+
+func (x *Drill) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Drill.ProtoReflect.Descriptor instead.
+func (*Drill) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *Drill) GetId() string {
+	if x != nil {
+		return x.Id
+	}
+	return ""
+}
+
+func (x *Drill) GetState() string {
+	if x != nil {
+		return x.State
+	}
+	return ""
+}
+
+func (x *Drill) GetAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.At
+	}
+	return nil
+}
+
+func (x *Drill) GetLength() *durationpb.Duration {
+	if x != nil {
+		return x.Length
+	}
+	return nil
+}
+
+func (x *Drill) GetElapsed() *durationpb.Duration {
+	if x != nil {
+		return x.Elapsed
+	}
+	return nil
+}
+
+func (x *Drill) GetAborted() bool {
+	if x != nil {
+		return x.Aborted
+	}
+	return false
+}
+
+func (x *Drill) GetParties() int32 {
+	if x != nil {
+		return x.Parties
+	}
+	return 0
+}
+
+func (x *Drill) GetBack() int32 {
+	if x != nil {
+		return x.Back
+	}
+	return 0
+}
+
+func (x *Drill) GetNamed() []*DrillParty {
+	if x != nil {
+		return x.Named
+	}
+	return nil
+}
+
+func (x *Drill) GetVerdict() *DrillVerdict {
+	if x != nil {
+		return x.Verdict
+	}
+	return nil
+}
+
+type DrillParty struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	Back  bool                   `protobuf:"varint,3,opt,name=back,proto3" json:"back,omitempty"`
+	// Back after control answered again; absent is not.
+	BackAfter *durationpb.Duration `protobuf:"bytes,4,opt,name=back_after,json=backAfter,proto3" json:"back_after,omitempty"`
+	// Away is for how long it heard nobody, by its own word; absent where it says
+	// nothing of its calls.
+	Away       *durationpb.Duration `protobuf:"bytes,5,opt,name=away,proto3" json:"away,omitempty"`
+	Calls      uint64               `protobuf:"varint,6,opt,name=calls,proto3" json:"calls,omitempty"`
+	Failed     uint64               `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`
+	Unroutable uint64               `protobuf:"varint,8,opt,name=unroutable,proto3" json:"unroutable,omitempty"`
+	// Started anew meanwhile: it does not know of its calls before.
+	StartedAnew   bool `protobuf:"varint,9,opt,name=started_anew,json=startedAnew,proto3" json:"started_anew,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrillParty) Reset() {
+	*x = DrillParty{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrillParty) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrillParty) ProtoMessage() {}
+
+func (x *DrillParty) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrillParty.ProtoReflect.Descriptor instead.
+func (*DrillParty) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{7}
+}
+
+func (x *DrillParty) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *DrillParty) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DrillParty) GetBack() bool {
+	if x != nil {
+		return x.Back
+	}
+	return false
+}
+
+func (x *DrillParty) GetBackAfter() *durationpb.Duration {
+	if x != nil {
+		return x.BackAfter
+	}
+	return nil
+}
+
+func (x *DrillParty) GetAway() *durationpb.Duration {
+	if x != nil {
+		return x.Away
+	}
+	return nil
+}
+
+func (x *DrillParty) GetCalls() uint64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *DrillParty) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *DrillParty) GetUnroutable() uint64 {
+	if x != nil {
+		return x.Unroutable
+	}
+	return 0
+}
+
+func (x *DrillParty) GetStartedAnew() bool {
+	if x != nil {
+		return x.StartedAnew
+	}
+	return false
+}
+
+type DrillVerdict struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Held says that no call had nowhere to go, and that everybody came back.
+	Held bool `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
+	// Against are the reasons where it was not.
+	Against    []string `protobuf:"bytes,2,rep,name=against,proto3" json:"against,omitempty"`
+	Notes      []string `protobuf:"bytes,3,rep,name=notes,proto3" json:"notes,omitempty"`
+	Calls      uint64   `protobuf:"varint,4,opt,name=calls,proto3" json:"calls,omitempty"`
+	Failed     uint64   `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
+	Unroutable uint64   `protobuf:"varint,6,opt,name=unroutable,proto3" json:"unroutable,omitempty"`
+	// Oldest is the longest that somebody routed by what it held.
+	Oldest *durationpb.Duration `protobuf:"bytes,7,opt,name=oldest,proto3" json:"oldest,omitempty"`
+	// Returned is how long it took until everybody was back.
+	Returned      *durationpb.Duration `protobuf:"bytes,8,opt,name=returned,proto3" json:"returned,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrillVerdict) Reset() {
+	*x = DrillVerdict{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrillVerdict) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrillVerdict) ProtoMessage() {}
+
+func (x *DrillVerdict) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrillVerdict.ProtoReflect.Descriptor instead.
+func (*DrillVerdict) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *DrillVerdict) GetHeld() bool {
+	if x != nil {
+		return x.Held
+	}
+	return false
+}
+
+func (x *DrillVerdict) GetAgainst() []string {
+	if x != nil {
+		return x.Against
+	}
+	return nil
+}
+
+func (x *DrillVerdict) GetNotes() []string {
+	if x != nil {
+		return x.Notes
+	}
+	return nil
+}
+
+func (x *DrillVerdict) GetCalls() uint64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *DrillVerdict) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *DrillVerdict) GetUnroutable() uint64 {
+	if x != nil {
+		return x.Unroutable
+	}
+	return 0
+}
+
+func (x *DrillVerdict) GetOldest() *durationpb.Duration {
+	if x != nil {
+		return x.Oldest
+	}
+	return nil
+}
+
+func (x *DrillVerdict) GetReturned() *durationpb.Duration {
+	if x != nil {
+		return x.Returned
+	}
+	return nil
+}
+
 type ListSubscribersRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
@@ -35,7 +613,7 @@ type ListSubscribersRequest struct {
 
 func (x *ListSubscribersRequest) Reset() {
 	*x = ListSubscribersRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -47,7 +625,7 @@ func (x *ListSubscribersRequest) String() string {
 func (*ListSubscribersRequest) ProtoMessage() {}
 
 func (x *ListSubscribersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -60,7 +638,7 @@ func (x *ListSubscribersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSubscribersRequest.ProtoReflect.Descriptor instead.
 func (*ListSubscribersRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ListSubscribersRequest) GetService() string {
@@ -97,7 +675,7 @@ type ListSubscribersResponse struct {
 
 func (x *ListSubscribersResponse) Reset() {
 	*x = ListSubscribersResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -109,7 +687,7 @@ func (x *ListSubscribersResponse) String() string {
 func (*ListSubscribersResponse) ProtoMessage() {}
 
 func (x *ListSubscribersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -122,7 +700,7 @@ func (x *ListSubscribersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSubscribersResponse.ProtoReflect.Descriptor instead.
 func (*ListSubscribersResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ListSubscribersResponse) GetService() string {
@@ -186,7 +764,7 @@ type HeldVersion struct {
 
 func (x *HeldVersion) Reset() {
 	*x = HeldVersion{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -198,7 +776,7 @@ func (x *HeldVersion) String() string {
 func (*HeldVersion) ProtoMessage() {}
 
 func (x *HeldVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -211,7 +789,7 @@ func (x *HeldVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldVersion.ProtoReflect.Descriptor instead.
 func (*HeldVersion) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *HeldVersion) GetVersion() string {
@@ -264,7 +842,7 @@ type SubscriberRow struct {
 
 func (x *SubscriberRow) Reset() {
 	*x = SubscriberRow{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -276,7 +854,7 @@ func (x *SubscriberRow) String() string {
 func (*SubscriberRow) ProtoMessage() {}
 
 func (x *SubscriberRow) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -289,7 +867,7 @@ func (x *SubscriberRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriberRow.ProtoReflect.Descriptor instead.
 func (*SubscriberRow) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *SubscriberRow) GetRole() string {
@@ -385,7 +963,7 @@ type GetPropagationRequest struct {
 
 func (x *GetPropagationRequest) Reset() {
 	*x = GetPropagationRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -397,7 +975,7 @@ func (x *GetPropagationRequest) String() string {
 func (*GetPropagationRequest) ProtoMessage() {}
 
 func (x *GetPropagationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -410,7 +988,7 @@ func (x *GetPropagationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPropagationRequest.ProtoReflect.Descriptor instead.
 func (*GetPropagationRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *GetPropagationRequest) GetService() string {
@@ -439,7 +1017,7 @@ type GetPropagationResponse struct {
 
 func (x *GetPropagationResponse) Reset() {
 	*x = GetPropagationResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -451,7 +1029,7 @@ func (x *GetPropagationResponse) String() string {
 func (*GetPropagationResponse) ProtoMessage() {}
 
 func (x *GetPropagationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -464,7 +1042,7 @@ func (x *GetPropagationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPropagationResponse.ProtoReflect.Descriptor instead.
 func (*GetPropagationResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GetPropagationResponse) GetService() string {
@@ -541,7 +1119,7 @@ type PropagationLatency struct {
 
 func (x *PropagationLatency) Reset() {
 	*x = PropagationLatency{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -553,7 +1131,7 @@ func (x *PropagationLatency) String() string {
 func (*PropagationLatency) ProtoMessage() {}
 
 func (x *PropagationLatency) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -566,7 +1144,7 @@ func (x *PropagationLatency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PropagationLatency.ProtoReflect.Descriptor instead.
 func (*PropagationLatency) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PropagationLatency) GetKind() string {
@@ -620,7 +1198,7 @@ type PropagationPromise struct {
 
 func (x *PropagationPromise) Reset() {
 	*x = PropagationPromise{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -632,7 +1210,7 @@ func (x *PropagationPromise) String() string {
 func (*PropagationPromise) ProtoMessage() {}
 
 func (x *PropagationPromise) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -645,7 +1223,7 @@ func (x *PropagationPromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PropagationPromise.ProtoReflect.Descriptor instead.
 func (*PropagationPromise) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *PropagationPromise) GetKind() string {
@@ -699,7 +1277,7 @@ type ListFlapsRequest struct {
 
 func (x *ListFlapsRequest) Reset() {
 	*x = ListFlapsRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -711,7 +1289,7 @@ func (x *ListFlapsRequest) String() string {
 func (*ListFlapsRequest) ProtoMessage() {}
 
 func (x *ListFlapsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -724,7 +1302,7 @@ func (x *ListFlapsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlapsRequest.ProtoReflect.Descriptor instead.
 func (*ListFlapsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListFlapsRequest) GetService() string {
@@ -750,7 +1328,7 @@ type ListFlapsResponse struct {
 
 func (x *ListFlapsResponse) Reset() {
 	*x = ListFlapsResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -762,7 +1340,7 @@ func (x *ListFlapsResponse) String() string {
 func (*ListFlapsResponse) ProtoMessage() {}
 
 func (x *ListFlapsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -775,7 +1353,7 @@ func (x *ListFlapsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlapsResponse.ProtoReflect.Descriptor instead.
 func (*ListFlapsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListFlapsResponse) GetService() string {
@@ -823,7 +1401,7 @@ type Quarantine struct {
 
 func (x *Quarantine) Reset() {
 	*x = Quarantine{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -835,7 +1413,7 @@ func (x *Quarantine) String() string {
 func (*Quarantine) ProtoMessage() {}
 
 func (x *Quarantine) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -848,7 +1426,7 @@ func (x *Quarantine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantine.ProtoReflect.Descriptor instead.
 func (*Quarantine) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Quarantine) GetInstance() string {
@@ -894,7 +1472,7 @@ type DiffRuntimeRequest struct {
 
 func (x *DiffRuntimeRequest) Reset() {
 	*x = DiffRuntimeRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -906,7 +1484,7 @@ func (x *DiffRuntimeRequest) String() string {
 func (*DiffRuntimeRequest) ProtoMessage() {}
 
 func (x *DiffRuntimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -919,7 +1497,7 @@ func (x *DiffRuntimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRuntimeRequest.ProtoReflect.Descriptor instead.
 func (*DiffRuntimeRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{20}
 }
 
 type DiffRuntimeResponse struct {
@@ -934,7 +1512,7 @@ type DiffRuntimeResponse struct {
 
 func (x *DiffRuntimeResponse) Reset() {
 	*x = DiffRuntimeResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -946,7 +1524,7 @@ func (x *DiffRuntimeResponse) String() string {
 func (*DiffRuntimeResponse) ProtoMessage() {}
 
 func (x *DiffRuntimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -959,7 +1537,7 @@ func (x *DiffRuntimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRuntimeResponse.ProtoReflect.Descriptor instead.
 func (*DiffRuntimeResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *DiffRuntimeResponse) GetSources() []*RuntimeSource {
@@ -1005,7 +1583,7 @@ type RuntimeSource struct {
 
 func (x *RuntimeSource) Reset() {
 	*x = RuntimeSource{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1017,7 +1595,7 @@ func (x *RuntimeSource) String() string {
 func (*RuntimeSource) ProtoMessage() {}
 
 func (x *RuntimeSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1030,7 +1608,7 @@ func (x *RuntimeSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeSource.ProtoReflect.Descriptor instead.
 func (*RuntimeSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *RuntimeSource) GetSource() string {
@@ -1093,7 +1671,7 @@ type RuntimeDifference struct {
 
 func (x *RuntimeDifference) Reset() {
 	*x = RuntimeDifference{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1683,7 @@ func (x *RuntimeDifference) String() string {
 func (*RuntimeDifference) ProtoMessage() {}
 
 func (x *RuntimeDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1696,7 @@ func (x *RuntimeDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeDifference.ProtoReflect.Descriptor instead.
 func (*RuntimeDifference) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RuntimeDifference) GetSource() string {
@@ -1182,7 +1760,7 @@ type TestContractRequest struct {
 
 func (x *TestContractRequest) Reset() {
 	*x = TestContractRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1772,7 @@ func (x *TestContractRequest) String() string {
 func (*TestContractRequest) ProtoMessage() {}
 
 func (x *TestContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1785,7 @@ func (x *TestContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestContractRequest.ProtoReflect.Descriptor instead.
 func (*TestContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *TestContractRequest) GetService() string {
@@ -1261,7 +1839,7 @@ type TestContractResponse struct {
 
 func (x *TestContractResponse) Reset() {
 	*x = TestContractResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1273,7 +1851,7 @@ func (x *TestContractResponse) String() string {
 func (*TestContractResponse) ProtoMessage() {}
 
 func (x *TestContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1286,7 +1864,7 @@ func (x *TestContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestContractResponse.ProtoReflect.Descriptor instead.
 func (*TestContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *TestContractResponse) GetService() string {
@@ -1387,7 +1965,7 @@ type TestedRemoval struct {
 
 func (x *TestedRemoval) Reset() {
 	*x = TestedRemoval{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1399,7 +1977,7 @@ func (x *TestedRemoval) String() string {
 func (*TestedRemoval) ProtoMessage() {}
 
 func (x *TestedRemoval) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1412,7 +1990,7 @@ func (x *TestedRemoval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestedRemoval.ProtoReflect.Descriptor instead.
 func (*TestedRemoval) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *TestedRemoval) GetInstance() string {
@@ -1466,7 +2044,7 @@ type TestedTrip struct {
 
 func (x *TestedTrip) Reset() {
 	*x = TestedTrip{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1478,7 +2056,7 @@ func (x *TestedTrip) String() string {
 func (*TestedTrip) ProtoMessage() {}
 
 func (x *TestedTrip) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1491,7 +2069,7 @@ func (x *TestedTrip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestedTrip.ProtoReflect.Descriptor instead.
 func (*TestedTrip) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TestedTrip) GetAt() *timestamppb.Timestamp {
@@ -1546,7 +2124,7 @@ type SetExternalRequest struct {
 
 func (x *SetExternalRequest) Reset() {
 	*x = SetExternalRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1558,7 +2136,7 @@ func (x *SetExternalRequest) String() string {
 func (*SetExternalRequest) ProtoMessage() {}
 
 func (x *SetExternalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1571,7 +2149,7 @@ func (x *SetExternalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetExternalRequest.ProtoReflect.Descriptor instead.
 func (*SetExternalRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *SetExternalRequest) GetService() string {
@@ -1597,7 +2175,7 @@ type SetExternalResponse struct {
 
 func (x *SetExternalResponse) Reset() {
 	*x = SetExternalResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1609,7 +2187,7 @@ func (x *SetExternalResponse) String() string {
 func (*SetExternalResponse) ProtoMessage() {}
 
 func (x *SetExternalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1622,7 +2200,7 @@ func (x *SetExternalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetExternalResponse.ProtoReflect.Descriptor instead.
 func (*SetExternalResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *SetExternalResponse) GetExternal() *External {
@@ -1640,7 +2218,7 @@ type ListExternalsRequest struct {
 
 func (x *ListExternalsRequest) Reset() {
 	*x = ListExternalsRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1652,7 +2230,7 @@ func (x *ListExternalsRequest) String() string {
 func (*ListExternalsRequest) ProtoMessage() {}
 
 func (x *ListExternalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1665,7 +2243,7 @@ func (x *ListExternalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExternalsRequest.ProtoReflect.Descriptor instead.
 func (*ListExternalsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{30}
 }
 
 type ListExternalsResponse struct {
@@ -1677,7 +2255,7 @@ type ListExternalsResponse struct {
 
 func (x *ListExternalsResponse) Reset() {
 	*x = ListExternalsResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1689,7 +2267,7 @@ func (x *ListExternalsResponse) String() string {
 func (*ListExternalsResponse) ProtoMessage() {}
 
 func (x *ListExternalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1702,7 +2280,7 @@ func (x *ListExternalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExternalsResponse.ProtoReflect.Descriptor instead.
 func (*ListExternalsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *ListExternalsResponse) GetExternals() []*External {
@@ -1724,7 +2302,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1736,7 +2314,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1749,7 +2327,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *External) GetService() string {
@@ -1779,7 +2357,7 @@ type ExternalEndpoint struct {
 
 func (x *ExternalEndpoint) Reset() {
 	*x = ExternalEndpoint{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1791,7 +2369,7 @@ func (x *ExternalEndpoint) String() string {
 func (*ExternalEndpoint) ProtoMessage() {}
 
 func (x *ExternalEndpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1804,7 +2382,7 @@ func (x *ExternalEndpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExternalEndpoint.ProtoReflect.Descriptor instead.
 func (*ExternalEndpoint) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *ExternalEndpoint) GetAddress() string {
@@ -1837,7 +2415,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1849,7 +2427,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1862,7 +2440,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *GetPolicyRequest) GetService() string {
@@ -1884,7 +2462,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1896,7 +2474,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1909,7 +2487,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *GetPolicyResponse) GetService() string {
@@ -1945,7 +2523,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1957,7 +2535,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1970,7 +2548,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SetPolicyRequest) GetService() string {
@@ -2003,7 +2581,7 @@ type SetPolicyResponse struct {
 
 func (x *SetPolicyResponse) Reset() {
 	*x = SetPolicyResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2015,7 +2593,7 @@ func (x *SetPolicyResponse) String() string {
 func (*SetPolicyResponse) ProtoMessage() {}
 
 func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2028,7 +2606,7 @@ func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*SetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *SetPolicyResponse) GetPolicy() *ServicePolicy {
@@ -2057,7 +2635,7 @@ type ServicePolicy struct {
 
 func (x *ServicePolicy) Reset() {
 	*x = ServicePolicy{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2069,7 +2647,7 @@ func (x *ServicePolicy) String() string {
 func (*ServicePolicy) ProtoMessage() {}
 
 func (x *ServicePolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2082,7 +2660,7 @@ func (x *ServicePolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicePolicy.ProtoReflect.Descriptor instead.
 func (*ServicePolicy) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *ServicePolicy) GetOwner() string {
@@ -2134,7 +2712,7 @@ type GuardPolicy struct {
 
 func (x *GuardPolicy) Reset() {
 	*x = GuardPolicy{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2146,7 +2724,7 @@ func (x *GuardPolicy) String() string {
 func (*GuardPolicy) ProtoMessage() {}
 
 func (x *GuardPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2159,7 +2737,7 @@ func (x *GuardPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardPolicy.ProtoReflect.Descriptor instead.
 func (*GuardPolicy) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GuardPolicy) GetFraction() float64 {
@@ -2188,7 +2766,7 @@ type RampPolicy struct {
 
 func (x *RampPolicy) Reset() {
 	*x = RampPolicy{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2200,7 +2778,7 @@ func (x *RampPolicy) String() string {
 func (*RampPolicy) ProtoMessage() {}
 
 func (x *RampPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2213,7 +2791,7 @@ func (x *RampPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RampPolicy.ProtoReflect.Descriptor instead.
 func (*RampPolicy) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *RampPolicy) GetSeconds() int32 {
@@ -2246,7 +2824,7 @@ type DecideGuardRequest struct {
 
 func (x *DecideGuardRequest) Reset() {
 	*x = DecideGuardRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2258,7 +2836,7 @@ func (x *DecideGuardRequest) String() string {
 func (*DecideGuardRequest) ProtoMessage() {}
 
 func (x *DecideGuardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2271,7 +2849,7 @@ func (x *DecideGuardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideGuardRequest.ProtoReflect.Descriptor instead.
 func (*DecideGuardRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *DecideGuardRequest) GetService() string {
@@ -2318,7 +2896,7 @@ type DecideGuardResponse struct {
 
 func (x *DecideGuardResponse) Reset() {
 	*x = DecideGuardResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2908,7 @@ func (x *DecideGuardResponse) String() string {
 func (*DecideGuardResponse) ProtoMessage() {}
 
 func (x *DecideGuardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2921,7 @@ func (x *DecideGuardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideGuardResponse.ProtoReflect.Descriptor instead.
 func (*DecideGuardResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{33}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *DecideGuardResponse) GetDecided() []*GuardState {
@@ -2358,6 +2936,52 @@ var File_fairlead_v1_discovery_proto protoreflect.FileDescriptor
 const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\n" +
 	"\x1bfairlead/v1/discovery.proto\x12\vfairlead.v1\x1a\x1afairlead/v1/operator.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"F\n" +
+	"\x11StartDrillRequest\x121\n" +
+	"\x06length\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06length\">\n" +
+	"\x12StartDrillResponse\x12(\n" +
+	"\x05drill\x18\x01 \x01(\v2\x12.fairlead.v1.DrillR\x05drill\"\x11\n" +
+	"\x0fGetDrillRequest\"<\n" +
+	"\x10GetDrillResponse\x12(\n" +
+	"\x05drill\x18\x01 \x01(\v2\x12.fairlead.v1.DrillR\x05drill\"\x11\n" +
+	"\x0fEndDrillRequest\"\x12\n" +
+	"\x10EndDrillResponse\"\xed\x02\n" +
+	"\x05Drill\x12\x0e\n" +
+	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
+	"\x05state\x18\x02 \x01(\tR\x05state\x12*\n" +
+	"\x02at\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x121\n" +
+	"\x06length\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06length\x123\n" +
+	"\aelapsed\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\aelapsed\x12\x18\n" +
+	"\aaborted\x18\x06 \x01(\bR\aaborted\x12\x18\n" +
+	"\aparties\x18\a \x01(\x05R\aparties\x12\x12\n" +
+	"\x04back\x18\b \x01(\x05R\x04back\x12-\n" +
+	"\x05named\x18\t \x03(\v2\x17.fairlead.v1.DrillPartyR\x05named\x123\n" +
+	"\averdict\x18\n" +
+	" \x01(\v2\x19.fairlead.v1.DrillVerdictR\averdict\"\xa2\x02\n" +
+	"\n" +
+	"DrillParty\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x12\n" +
+	"\x04back\x18\x03 \x01(\bR\x04back\x128\n" +
+	"\n" +
+	"back_after\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\tbackAfter\x12-\n" +
+	"\x04away\x18\x05 \x01(\v2\x19.google.protobuf.DurationR\x04away\x12\x14\n" +
+	"\x05calls\x18\x06 \x01(\x04R\x05calls\x12\x16\n" +
+	"\x06failed\x18\a \x01(\x04R\x06failed\x12\x1e\n" +
+	"\n" +
+	"unroutable\x18\b \x01(\x04R\n" +
+	"unroutable\x12!\n" +
+	"\fstarted_anew\x18\t \x01(\bR\vstartedAnew\"\x8a\x02\n" +
+	"\fDrillVerdict\x12\x12\n" +
+	"\x04held\x18\x01 \x01(\bR\x04held\x12\x18\n" +
+	"\aagainst\x18\x02 \x03(\tR\aagainst\x12\x14\n" +
+	"\x05notes\x18\x03 \x03(\tR\x05notes\x12\x14\n" +
+	"\x05calls\x18\x04 \x01(\x04R\x05calls\x12\x16\n" +
+	"\x06failed\x18\x05 \x01(\x04R\x06failed\x12\x1e\n" +
+	"\n" +
+	"unroutable\x18\x06 \x01(\x04R\n" +
+	"unroutable\x121\n" +
+	"\x06oldest\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06oldest\x125\n" +
+	"\breturned\x18\b \x01(\v2\x19.google.protobuf.DurationR\breturned\"F\n" +
 	"\x16ListSubscribersRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x12\n" +
 	"\x04most\x18\x02 \x01(\x05R\x04most\"\x8d\x02\n" +
@@ -2531,7 +3155,7 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\x06accept\x18\x04 \x01(\bR\x06accept\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\"H\n" +
 	"\x13DecideGuardResponse\x121\n" +
-	"\adecided\x18\x01 \x03(\v2\x17.fairlead.v1.GuardStateR\adecided2\xd5\x06\n" +
+	"\adecided\x18\x01 \x03(\v2\x17.fairlead.v1.GuardStateR\adecided2\xb6\b\n" +
 	"\x13DiscoveryAPIService\x12J\n" +
 	"\tListFlaps\x12\x1d.fairlead.v1.ListFlapsRequest\x1a\x1e.fairlead.v1.ListFlapsResponse\x12P\n" +
 	"\vDiffRuntime\x12\x1f.fairlead.v1.DiffRuntimeRequest\x1a .fairlead.v1.DiffRuntimeResponse\x12S\n" +
@@ -2542,7 +3166,11 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\tSetPolicy\x12\x1d.fairlead.v1.SetPolicyRequest\x1a\x1e.fairlead.v1.SetPolicyResponse\x12P\n" +
 	"\vDecideGuard\x12\x1f.fairlead.v1.DecideGuardRequest\x1a .fairlead.v1.DecideGuardResponse\x12\\\n" +
 	"\x0fListSubscribers\x12#.fairlead.v1.ListSubscribersRequest\x1a$.fairlead.v1.ListSubscribersResponse\x12Y\n" +
-	"\x0eGetPropagation\x12\".fairlead.v1.GetPropagationRequest\x1a#.fairlead.v1.GetPropagationResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
+	"\x0eGetPropagation\x12\".fairlead.v1.GetPropagationRequest\x1a#.fairlead.v1.GetPropagationResponse\x12M\n" +
+	"\n" +
+	"StartDrill\x12\x1e.fairlead.v1.StartDrillRequest\x1a\x1f.fairlead.v1.StartDrillResponse\x12G\n" +
+	"\bGetDrill\x12\x1c.fairlead.v1.GetDrillRequest\x1a\x1d.fairlead.v1.GetDrillResponse\x12G\n" +
+	"\bEndDrill\x12\x1c.fairlead.v1.EndDrillRequest\x1a\x1d.fairlead.v1.EndDrillResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
 	file_fairlead_v1_discovery_proto_rawDescOnce sync.Once
@@ -2556,113 +3184,140 @@ func file_fairlead_v1_discovery_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_discovery_proto_rawDescData
 }
 
-var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
 var file_fairlead_v1_discovery_proto_goTypes = []any{
-	(*ListSubscribersRequest)(nil),  // 0: fairlead.v1.ListSubscribersRequest
-	(*ListSubscribersResponse)(nil), // 1: fairlead.v1.ListSubscribersResponse
-	(*HeldVersion)(nil),             // 2: fairlead.v1.HeldVersion
-	(*SubscriberRow)(nil),           // 3: fairlead.v1.SubscriberRow
-	(*GetPropagationRequest)(nil),   // 4: fairlead.v1.GetPropagationRequest
-	(*GetPropagationResponse)(nil),  // 5: fairlead.v1.GetPropagationResponse
-	(*PropagationLatency)(nil),      // 6: fairlead.v1.PropagationLatency
-	(*PropagationPromise)(nil),      // 7: fairlead.v1.PropagationPromise
-	(*ListFlapsRequest)(nil),        // 8: fairlead.v1.ListFlapsRequest
-	(*ListFlapsResponse)(nil),       // 9: fairlead.v1.ListFlapsResponse
-	(*Quarantine)(nil),              // 10: fairlead.v1.Quarantine
-	(*DiffRuntimeRequest)(nil),      // 11: fairlead.v1.DiffRuntimeRequest
-	(*DiffRuntimeResponse)(nil),     // 12: fairlead.v1.DiffRuntimeResponse
-	(*RuntimeSource)(nil),           // 13: fairlead.v1.RuntimeSource
-	(*RuntimeDifference)(nil),       // 14: fairlead.v1.RuntimeDifference
-	(*TestContractRequest)(nil),     // 15: fairlead.v1.TestContractRequest
-	(*TestContractResponse)(nil),    // 16: fairlead.v1.TestContractResponse
-	(*TestedRemoval)(nil),           // 17: fairlead.v1.TestedRemoval
-	(*TestedTrip)(nil),              // 18: fairlead.v1.TestedTrip
-	(*SetExternalRequest)(nil),      // 19: fairlead.v1.SetExternalRequest
-	(*SetExternalResponse)(nil),     // 20: fairlead.v1.SetExternalResponse
-	(*ListExternalsRequest)(nil),    // 21: fairlead.v1.ListExternalsRequest
-	(*ListExternalsResponse)(nil),   // 22: fairlead.v1.ListExternalsResponse
-	(*External)(nil),                // 23: fairlead.v1.External
-	(*ExternalEndpoint)(nil),        // 24: fairlead.v1.ExternalEndpoint
-	(*GetPolicyRequest)(nil),        // 25: fairlead.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),       // 26: fairlead.v1.GetPolicyResponse
-	(*SetPolicyRequest)(nil),        // 27: fairlead.v1.SetPolicyRequest
-	(*SetPolicyResponse)(nil),       // 28: fairlead.v1.SetPolicyResponse
-	(*ServicePolicy)(nil),           // 29: fairlead.v1.ServicePolicy
-	(*GuardPolicy)(nil),             // 30: fairlead.v1.GuardPolicy
-	(*RampPolicy)(nil),              // 31: fairlead.v1.RampPolicy
-	(*DecideGuardRequest)(nil),      // 32: fairlead.v1.DecideGuardRequest
-	(*DecideGuardResponse)(nil),     // 33: fairlead.v1.DecideGuardResponse
-	(*durationpb.Duration)(nil),     // 34: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 35: google.protobuf.Timestamp
-	(*Transition)(nil),              // 36: fairlead.v1.Transition
-	(*HealthContract)(nil),          // 37: fairlead.v1.HealthContract
-	(*GuardState)(nil),              // 38: fairlead.v1.GuardState
+	(*StartDrillRequest)(nil),       // 0: fairlead.v1.StartDrillRequest
+	(*StartDrillResponse)(nil),      // 1: fairlead.v1.StartDrillResponse
+	(*GetDrillRequest)(nil),         // 2: fairlead.v1.GetDrillRequest
+	(*GetDrillResponse)(nil),        // 3: fairlead.v1.GetDrillResponse
+	(*EndDrillRequest)(nil),         // 4: fairlead.v1.EndDrillRequest
+	(*EndDrillResponse)(nil),        // 5: fairlead.v1.EndDrillResponse
+	(*Drill)(nil),                   // 6: fairlead.v1.Drill
+	(*DrillParty)(nil),              // 7: fairlead.v1.DrillParty
+	(*DrillVerdict)(nil),            // 8: fairlead.v1.DrillVerdict
+	(*ListSubscribersRequest)(nil),  // 9: fairlead.v1.ListSubscribersRequest
+	(*ListSubscribersResponse)(nil), // 10: fairlead.v1.ListSubscribersResponse
+	(*HeldVersion)(nil),             // 11: fairlead.v1.HeldVersion
+	(*SubscriberRow)(nil),           // 12: fairlead.v1.SubscriberRow
+	(*GetPropagationRequest)(nil),   // 13: fairlead.v1.GetPropagationRequest
+	(*GetPropagationResponse)(nil),  // 14: fairlead.v1.GetPropagationResponse
+	(*PropagationLatency)(nil),      // 15: fairlead.v1.PropagationLatency
+	(*PropagationPromise)(nil),      // 16: fairlead.v1.PropagationPromise
+	(*ListFlapsRequest)(nil),        // 17: fairlead.v1.ListFlapsRequest
+	(*ListFlapsResponse)(nil),       // 18: fairlead.v1.ListFlapsResponse
+	(*Quarantine)(nil),              // 19: fairlead.v1.Quarantine
+	(*DiffRuntimeRequest)(nil),      // 20: fairlead.v1.DiffRuntimeRequest
+	(*DiffRuntimeResponse)(nil),     // 21: fairlead.v1.DiffRuntimeResponse
+	(*RuntimeSource)(nil),           // 22: fairlead.v1.RuntimeSource
+	(*RuntimeDifference)(nil),       // 23: fairlead.v1.RuntimeDifference
+	(*TestContractRequest)(nil),     // 24: fairlead.v1.TestContractRequest
+	(*TestContractResponse)(nil),    // 25: fairlead.v1.TestContractResponse
+	(*TestedRemoval)(nil),           // 26: fairlead.v1.TestedRemoval
+	(*TestedTrip)(nil),              // 27: fairlead.v1.TestedTrip
+	(*SetExternalRequest)(nil),      // 28: fairlead.v1.SetExternalRequest
+	(*SetExternalResponse)(nil),     // 29: fairlead.v1.SetExternalResponse
+	(*ListExternalsRequest)(nil),    // 30: fairlead.v1.ListExternalsRequest
+	(*ListExternalsResponse)(nil),   // 31: fairlead.v1.ListExternalsResponse
+	(*External)(nil),                // 32: fairlead.v1.External
+	(*ExternalEndpoint)(nil),        // 33: fairlead.v1.ExternalEndpoint
+	(*GetPolicyRequest)(nil),        // 34: fairlead.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),       // 35: fairlead.v1.GetPolicyResponse
+	(*SetPolicyRequest)(nil),        // 36: fairlead.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil),       // 37: fairlead.v1.SetPolicyResponse
+	(*ServicePolicy)(nil),           // 38: fairlead.v1.ServicePolicy
+	(*GuardPolicy)(nil),             // 39: fairlead.v1.GuardPolicy
+	(*RampPolicy)(nil),              // 40: fairlead.v1.RampPolicy
+	(*DecideGuardRequest)(nil),      // 41: fairlead.v1.DecideGuardRequest
+	(*DecideGuardResponse)(nil),     // 42: fairlead.v1.DecideGuardResponse
+	(*durationpb.Duration)(nil),     // 43: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 44: google.protobuf.Timestamp
+	(*Transition)(nil),              // 45: fairlead.v1.Transition
+	(*HealthContract)(nil),          // 46: fairlead.v1.HealthContract
+	(*GuardState)(nil),              // 47: fairlead.v1.GuardState
 }
 var file_fairlead_v1_discovery_proto_depIdxs = []int32{
-	2,  // 0: fairlead.v1.ListSubscribersResponse.versions:type_name -> fairlead.v1.HeldVersion
-	3,  // 1: fairlead.v1.ListSubscribersResponse.subscribers:type_name -> fairlead.v1.SubscriberRow
-	34, // 2: fairlead.v1.HeldVersion.behind:type_name -> google.protobuf.Duration
-	34, // 3: fairlead.v1.SubscriberRow.behind:type_name -> google.protobuf.Duration
-	34, // 4: fairlead.v1.SubscriberRow.silent:type_name -> google.protobuf.Duration
-	6,  // 5: fairlead.v1.GetPropagationResponse.latencies:type_name -> fairlead.v1.PropagationLatency
-	7,  // 6: fairlead.v1.GetPropagationResponse.promises:type_name -> fairlead.v1.PropagationPromise
-	3,  // 7: fairlead.v1.GetPropagationResponse.behind:type_name -> fairlead.v1.SubscriberRow
-	34, // 8: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
-	34, // 9: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
-	34, // 10: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
-	34, // 11: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
-	34, // 12: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
-	10, // 13: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
-	35, // 14: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
-	34, // 15: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
-	36, // 16: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
-	13, // 17: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
-	14, // 18: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
-	34, // 19: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
-	37, // 20: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	34, // 21: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
-	35, // 22: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
-	35, // 23: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
-	17, // 24: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
-	17, // 25: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
-	18, // 26: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
-	35, // 27: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
-	35, // 28: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
-	24, // 29: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	23, // 30: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
-	23, // 31: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
-	24, // 32: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	29, // 33: fairlead.v1.GetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
-	29, // 34: fairlead.v1.SetPolicyRequest.policy:type_name -> fairlead.v1.ServicePolicy
-	29, // 35: fairlead.v1.SetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
-	30, // 36: fairlead.v1.ServicePolicy.guard:type_name -> fairlead.v1.GuardPolicy
-	31, // 37: fairlead.v1.ServicePolicy.ramp:type_name -> fairlead.v1.RampPolicy
-	38, // 38: fairlead.v1.DecideGuardResponse.decided:type_name -> fairlead.v1.GuardState
-	8,  // 39: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
-	11, // 40: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
-	15, // 41: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
-	19, // 42: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
-	21, // 43: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
-	25, // 44: fairlead.v1.DiscoveryAPIService.GetPolicy:input_type -> fairlead.v1.GetPolicyRequest
-	27, // 45: fairlead.v1.DiscoveryAPIService.SetPolicy:input_type -> fairlead.v1.SetPolicyRequest
-	32, // 46: fairlead.v1.DiscoveryAPIService.DecideGuard:input_type -> fairlead.v1.DecideGuardRequest
-	0,  // 47: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
-	4,  // 48: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
-	9,  // 49: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
-	12, // 50: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
-	16, // 51: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
-	20, // 52: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
-	22, // 53: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
-	26, // 54: fairlead.v1.DiscoveryAPIService.GetPolicy:output_type -> fairlead.v1.GetPolicyResponse
-	28, // 55: fairlead.v1.DiscoveryAPIService.SetPolicy:output_type -> fairlead.v1.SetPolicyResponse
-	33, // 56: fairlead.v1.DiscoveryAPIService.DecideGuard:output_type -> fairlead.v1.DecideGuardResponse
-	1,  // 57: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
-	5,  // 58: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
-	49, // [49:59] is the sub-list for method output_type
-	39, // [39:49] is the sub-list for method input_type
-	39, // [39:39] is the sub-list for extension type_name
-	39, // [39:39] is the sub-list for extension extendee
-	0,  // [0:39] is the sub-list for field type_name
+	43, // 0: fairlead.v1.StartDrillRequest.length:type_name -> google.protobuf.Duration
+	6,  // 1: fairlead.v1.StartDrillResponse.drill:type_name -> fairlead.v1.Drill
+	6,  // 2: fairlead.v1.GetDrillResponse.drill:type_name -> fairlead.v1.Drill
+	44, // 3: fairlead.v1.Drill.at:type_name -> google.protobuf.Timestamp
+	43, // 4: fairlead.v1.Drill.length:type_name -> google.protobuf.Duration
+	43, // 5: fairlead.v1.Drill.elapsed:type_name -> google.protobuf.Duration
+	7,  // 6: fairlead.v1.Drill.named:type_name -> fairlead.v1.DrillParty
+	8,  // 7: fairlead.v1.Drill.verdict:type_name -> fairlead.v1.DrillVerdict
+	43, // 8: fairlead.v1.DrillParty.back_after:type_name -> google.protobuf.Duration
+	43, // 9: fairlead.v1.DrillParty.away:type_name -> google.protobuf.Duration
+	43, // 10: fairlead.v1.DrillVerdict.oldest:type_name -> google.protobuf.Duration
+	43, // 11: fairlead.v1.DrillVerdict.returned:type_name -> google.protobuf.Duration
+	11, // 12: fairlead.v1.ListSubscribersResponse.versions:type_name -> fairlead.v1.HeldVersion
+	12, // 13: fairlead.v1.ListSubscribersResponse.subscribers:type_name -> fairlead.v1.SubscriberRow
+	43, // 14: fairlead.v1.HeldVersion.behind:type_name -> google.protobuf.Duration
+	43, // 15: fairlead.v1.SubscriberRow.behind:type_name -> google.protobuf.Duration
+	43, // 16: fairlead.v1.SubscriberRow.silent:type_name -> google.protobuf.Duration
+	15, // 17: fairlead.v1.GetPropagationResponse.latencies:type_name -> fairlead.v1.PropagationLatency
+	16, // 18: fairlead.v1.GetPropagationResponse.promises:type_name -> fairlead.v1.PropagationPromise
+	12, // 19: fairlead.v1.GetPropagationResponse.behind:type_name -> fairlead.v1.SubscriberRow
+	43, // 20: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
+	43, // 21: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
+	43, // 22: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
+	43, // 23: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
+	43, // 24: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
+	19, // 25: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
+	44, // 26: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
+	43, // 27: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
+	45, // 28: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
+	22, // 29: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
+	23, // 30: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
+	43, // 31: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
+	46, // 32: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	43, // 33: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
+	44, // 34: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
+	44, // 35: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
+	26, // 36: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
+	26, // 37: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
+	27, // 38: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
+	44, // 39: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
+	44, // 40: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
+	33, // 41: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	32, // 42: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
+	32, // 43: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
+	33, // 44: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	38, // 45: fairlead.v1.GetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
+	38, // 46: fairlead.v1.SetPolicyRequest.policy:type_name -> fairlead.v1.ServicePolicy
+	38, // 47: fairlead.v1.SetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
+	39, // 48: fairlead.v1.ServicePolicy.guard:type_name -> fairlead.v1.GuardPolicy
+	40, // 49: fairlead.v1.ServicePolicy.ramp:type_name -> fairlead.v1.RampPolicy
+	47, // 50: fairlead.v1.DecideGuardResponse.decided:type_name -> fairlead.v1.GuardState
+	17, // 51: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
+	20, // 52: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
+	24, // 53: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
+	28, // 54: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
+	30, // 55: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
+	34, // 56: fairlead.v1.DiscoveryAPIService.GetPolicy:input_type -> fairlead.v1.GetPolicyRequest
+	36, // 57: fairlead.v1.DiscoveryAPIService.SetPolicy:input_type -> fairlead.v1.SetPolicyRequest
+	41, // 58: fairlead.v1.DiscoveryAPIService.DecideGuard:input_type -> fairlead.v1.DecideGuardRequest
+	9,  // 59: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
+	13, // 60: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
+	0,  // 61: fairlead.v1.DiscoveryAPIService.StartDrill:input_type -> fairlead.v1.StartDrillRequest
+	2,  // 62: fairlead.v1.DiscoveryAPIService.GetDrill:input_type -> fairlead.v1.GetDrillRequest
+	4,  // 63: fairlead.v1.DiscoveryAPIService.EndDrill:input_type -> fairlead.v1.EndDrillRequest
+	18, // 64: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
+	21, // 65: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
+	25, // 66: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
+	29, // 67: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
+	31, // 68: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
+	35, // 69: fairlead.v1.DiscoveryAPIService.GetPolicy:output_type -> fairlead.v1.GetPolicyResponse
+	37, // 70: fairlead.v1.DiscoveryAPIService.SetPolicy:output_type -> fairlead.v1.SetPolicyResponse
+	42, // 71: fairlead.v1.DiscoveryAPIService.DecideGuard:output_type -> fairlead.v1.DecideGuardResponse
+	10, // 72: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
+	14, // 73: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
+	1,  // 74: fairlead.v1.DiscoveryAPIService.StartDrill:output_type -> fairlead.v1.StartDrillResponse
+	3,  // 75: fairlead.v1.DiscoveryAPIService.GetDrill:output_type -> fairlead.v1.GetDrillResponse
+	5,  // 76: fairlead.v1.DiscoveryAPIService.EndDrill:output_type -> fairlead.v1.EndDrillResponse
+	64, // [64:77] is the sub-list for method output_type
+	51, // [51:64] is the sub-list for method input_type
+	51, // [51:51] is the sub-list for extension type_name
+	51, // [51:51] is the sub-list for extension extendee
+	0,  // [0:51] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_discovery_proto_init() }
@@ -2671,14 +3326,14 @@ func file_fairlead_v1_discovery_proto_init() {
 		return
 	}
 	file_fairlead_v1_operator_proto_init()
-	file_fairlead_v1_discovery_proto_msgTypes[30].OneofWrappers = []any{}
+	file_fairlead_v1_discovery_proto_msgTypes[39].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_discovery_proto_rawDesc), len(file_fairlead_v1_discovery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   34,
+			NumMessages:   43,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -29,6 +29,9 @@ const (
 	DiscoveryAPIService_DecideGuard_FullMethodName     = "/fairlead.v1.DiscoveryAPIService/DecideGuard"
 	DiscoveryAPIService_ListSubscribers_FullMethodName = "/fairlead.v1.DiscoveryAPIService/ListSubscribers"
 	DiscoveryAPIService_GetPropagation_FullMethodName  = "/fairlead.v1.DiscoveryAPIService/GetPropagation"
+	DiscoveryAPIService_StartDrill_FullMethodName      = "/fairlead.v1.DiscoveryAPIService/StartDrill"
+	DiscoveryAPIService_GetDrill_FullMethodName        = "/fairlead.v1.DiscoveryAPIService/GetDrill"
+	DiscoveryAPIService_EndDrill_FullMethodName        = "/fairlead.v1.DiscoveryAPIService/EndDrill"
 )
 
 // DiscoveryAPIServiceClient is the client API for DiscoveryAPIService service.
@@ -62,6 +65,13 @@ type DiscoveryAPIServiceClient interface {
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(ctx context.Context, in *GetPropagationRequest, opts ...grpc.CallOption) (*GetPropagationResponse, error)
+	// StartDrill keeps control away for a while on the running system: it answers
+	// no stream, and leads nothing. It ends by itself.
+	StartDrill(ctx context.Context, in *StartDrillRequest, opts ...grpc.CallOption) (*StartDrillResponse, error)
+	// GetDrill says how the last one stands.
+	GetDrill(ctx context.Context, in *GetDrillRequest, opts ...grpc.CallOption) (*GetDrillResponse, error)
+	// EndDrill has control answer again before its time has passed.
+	EndDrill(ctx context.Context, in *EndDrillRequest, opts ...grpc.CallOption) (*EndDrillResponse, error)
 }
 
 type discoveryAPIServiceClient struct {
@@ -172,6 +182,36 @@ func (c *discoveryAPIServiceClient) GetPropagation(ctx context.Context, in *GetP
 	return out, nil
 }
 
+func (c *discoveryAPIServiceClient) StartDrill(ctx context.Context, in *StartDrillRequest, opts ...grpc.CallOption) (*StartDrillResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(StartDrillResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_StartDrill_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *discoveryAPIServiceClient) GetDrill(ctx context.Context, in *GetDrillRequest, opts ...grpc.CallOption) (*GetDrillResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(GetDrillResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_GetDrill_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *discoveryAPIServiceClient) EndDrill(ctx context.Context, in *EndDrillRequest, opts ...grpc.CallOption) (*EndDrillResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(EndDrillResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_EndDrill_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 // DiscoveryAPIServiceServer is the server API for DiscoveryAPIService service.
 // All implementations must embed UnimplementedDiscoveryAPIServiceServer
 // for forward compatibility.
@@ -203,6 +243,13 @@ type DiscoveryAPIServiceServer interface {
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(context.Context, *GetPropagationRequest) (*GetPropagationResponse, error)
+	// StartDrill keeps control away for a while on the running system: it answers
+	// no stream, and leads nothing. It ends by itself.
+	StartDrill(context.Context, *StartDrillRequest) (*StartDrillResponse, error)
+	// GetDrill says how the last one stands.
+	GetDrill(context.Context, *GetDrillRequest) (*GetDrillResponse, error)
+	// EndDrill has control answer again before its time has passed.
+	EndDrill(context.Context, *EndDrillRequest) (*EndDrillResponse, error)
 	mustEmbedUnimplementedDiscoveryAPIServiceServer()
 }
 
@@ -242,6 +289,15 @@ func (UnimplementedDiscoveryAPIServiceServer) ListSubscribers(context.Context, *
 }
 func (UnimplementedDiscoveryAPIServiceServer) GetPropagation(context.Context, *GetPropagationRequest) (*GetPropagationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPropagation not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) StartDrill(context.Context, *StartDrillRequest) (*StartDrillResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method StartDrill not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) GetDrill(context.Context, *GetDrillRequest) (*GetDrillResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method GetDrill not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) EndDrill(context.Context, *EndDrillRequest) (*EndDrillResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method EndDrill not implemented")
 }
 func (UnimplementedDiscoveryAPIServiceServer) mustEmbedUnimplementedDiscoveryAPIServiceServer() {}
 func (UnimplementedDiscoveryAPIServiceServer) testEmbeddedByValue()                             {}
@@ -444,6 +500,60 @@ func _DiscoveryAPIService_GetPropagation_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DiscoveryAPIService_StartDrill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(StartDrillRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).StartDrill(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_StartDrill_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).StartDrill(ctx, req.(*StartDrillRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DiscoveryAPIService_GetDrill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(GetDrillRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).GetDrill(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_GetDrill_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).GetDrill(ctx, req.(*GetDrillRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _DiscoveryAPIService_EndDrill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(EndDrillRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).EndDrill(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_EndDrill_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).EndDrill(ctx, req.(*EndDrillRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 // DiscoveryAPIService_ServiceDesc is the grpc.ServiceDesc for DiscoveryAPIService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -490,6 +600,18 @@ var DiscoveryAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetPropagation",
 			Handler:    _DiscoveryAPIService_GetPropagation_Handler,
+		},
+		{
+			MethodName: "StartDrill",
+			Handler:    _DiscoveryAPIService_StartDrill_Handler,
+		},
+		{
+			MethodName: "GetDrill",
+			Handler:    _DiscoveryAPIService_GetDrill_Handler,
+		},
+		{
+			MethodName: "EndDrill",
+			Handler:    _DiscoveryAPIService_EndDrill_Handler,
 		},
 	},
 	Streams:  []grpc.StreamDesc{},

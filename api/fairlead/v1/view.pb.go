@@ -1093,7 +1093,10 @@ type SubscribeHello struct {
 	Library string `protobuf:"bytes,3,opt,name=library,proto3" json:"library,omitempty"`
 	// Features of views and of the stream that it knows: "out", "marks", "shed",
 	// "beats".
-	Features      []string `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
+	Features []string `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
+	// Away is what became of calls since the stream before it ended; absent is
+	// not known.
+	Away          *AwayReport `protobuf:"bytes,6,opt,name=away,proto3" json:"away,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1156,6 +1159,85 @@ func (x *SubscribeHello) GetFeatures() []string {
 	return nil
 }
 
+func (x *SubscribeHello) GetAway() *AwayReport {
+	if x != nil {
+		return x.Away
+	}
+	return nil
+}
+
+// AwayReport is what a caller says of its calls while it heard nobody who serves
+// views.
+type AwayReport struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	AwayMs uint64                 `protobuf:"varint,1,opt,name=away_ms,json=awayMs,proto3" json:"away_ms,omitempty"`
+	Calls  uint64                 `protobuf:"varint,2,opt,name=calls,proto3" json:"calls,omitempty"`
+	// Failed at an instance, or on the way to it.
+	Failed uint64 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Unroutable had nowhere to go: no view, or nobody in it.
+	Unroutable    uint64 `protobuf:"varint,4,opt,name=unroutable,proto3" json:"unroutable,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AwayReport) Reset() {
+	*x = AwayReport{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AwayReport) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AwayReport) ProtoMessage() {}
+
+func (x *AwayReport) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AwayReport.ProtoReflect.Descriptor instead.
+func (*AwayReport) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *AwayReport) GetAwayMs() uint64 {
+	if x != nil {
+		return x.AwayMs
+	}
+	return 0
+}
+
+func (x *AwayReport) GetCalls() uint64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+func (x *AwayReport) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *AwayReport) GetUnroutable() uint64 {
+	if x != nil {
+		return x.Unroutable
+	}
+	return 0
+}
+
 // SubscriptionEdit adds and drops services; at most 2,000 are held at a time.
 type SubscriptionEdit struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1168,7 +1250,7 @@ type SubscriptionEdit struct {
 
 func (x *SubscriptionEdit) Reset() {
 	*x = SubscriptionEdit{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[14]
+	mi := &file_fairlead_v1_view_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1262,7 @@ func (x *SubscriptionEdit) String() string {
 func (*SubscriptionEdit) ProtoMessage() {}
 
 func (x *SubscriptionEdit) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[14]
+	mi := &file_fairlead_v1_view_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1275,7 @@ func (x *SubscriptionEdit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriptionEdit.ProtoReflect.Descriptor instead.
 func (*SubscriptionEdit) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubscriptionEdit) GetAdd() []*Subscription {
@@ -1221,7 +1303,7 @@ type Subscription struct {
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[15]
+	mi := &file_fairlead_v1_view_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1233,7 +1315,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[15]
+	mi := &file_fairlead_v1_view_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1246,7 +1328,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Subscription) GetService() string {
@@ -1273,7 +1355,7 @@ type ViewsApplied struct {
 
 func (x *ViewsApplied) Reset() {
 	*x = ViewsApplied{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[16]
+	mi := &file_fairlead_v1_view_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1285,7 +1367,7 @@ func (x *ViewsApplied) String() string {
 func (*ViewsApplied) ProtoMessage() {}
 
 func (x *ViewsApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[16]
+	mi := &file_fairlead_v1_view_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1298,7 +1380,7 @@ func (x *ViewsApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewsApplied.ProtoReflect.Descriptor instead.
 func (*ViewsApplied) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ViewsApplied) GetViews() []*AppliedView {
@@ -1323,7 +1405,7 @@ type AppliedView struct {
 
 func (x *AppliedView) Reset() {
 	*x = AppliedView{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[17]
+	mi := &file_fairlead_v1_view_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1335,7 +1417,7 @@ func (x *AppliedView) String() string {
 func (*AppliedView) ProtoMessage() {}
 
 func (x *AppliedView) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[17]
+	mi := &file_fairlead_v1_view_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1348,7 +1430,7 @@ func (x *AppliedView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedView.ProtoReflect.Descriptor instead.
 func (*AppliedView) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *AppliedView) GetService() string {
@@ -1396,7 +1478,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[18]
+	mi := &file_fairlead_v1_view_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1408,7 +1490,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[18]
+	mi := &file_fairlead_v1_view_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1421,7 +1503,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SubscribeResponse) GetMessage() isSubscribeResponse_Message {
@@ -1542,7 +1624,7 @@ type SubscribeWelcome struct {
 
 func (x *SubscribeWelcome) Reset() {
 	*x = SubscribeWelcome{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[19]
+	mi := &file_fairlead_v1_view_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1554,7 +1636,7 @@ func (x *SubscribeWelcome) String() string {
 func (*SubscribeWelcome) ProtoMessage() {}
 
 func (x *SubscribeWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[19]
+	mi := &file_fairlead_v1_view_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1567,7 +1649,7 @@ func (x *SubscribeWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeWelcome.ProtoReflect.Descriptor instead.
 func (*SubscribeWelcome) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubscribeWelcome) GetEpoch() *Epoch {
@@ -1600,7 +1682,7 @@ type SubscriptionsRefused struct {
 
 func (x *SubscriptionsRefused) Reset() {
 	*x = SubscriptionsRefused{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[20]
+	mi := &file_fairlead_v1_view_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1612,7 +1694,7 @@ func (x *SubscriptionsRefused) String() string {
 func (*SubscriptionsRefused) ProtoMessage() {}
 
 func (x *SubscriptionsRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[20]
+	mi := &file_fairlead_v1_view_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1625,7 +1707,7 @@ func (x *SubscriptionsRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriptionsRefused.ProtoReflect.Descriptor instead.
 func (*SubscriptionsRefused) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *SubscriptionsRefused) GetServices() []*RefusedRoute {
@@ -1668,7 +1750,7 @@ type ViewChange struct {
 
 func (x *ViewChange) Reset() {
 	*x = ViewChange{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	mi := &file_fairlead_v1_view_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1680,7 +1762,7 @@ func (x *ViewChange) String() string {
 func (*ViewChange) ProtoMessage() {}
 
 func (x *ViewChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	mi := &file_fairlead_v1_view_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1693,7 +1775,7 @@ func (x *ViewChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewChange.ProtoReflect.Descriptor instead.
 func (*ViewChange) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ViewChange) GetService() string {
@@ -1799,7 +1881,7 @@ type RelayTally struct {
 
 func (x *RelayTally) Reset() {
 	*x = RelayTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	mi := &file_fairlead_v1_view_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1811,7 +1893,7 @@ func (x *RelayTally) String() string {
 func (*RelayTally) ProtoMessage() {}
 
 func (x *RelayTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	mi := &file_fairlead_v1_view_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1824,7 +1906,7 @@ func (x *RelayTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayTally.ProtoReflect.Descriptor instead.
 func (*RelayTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *RelayTally) GetServices() []*ServiceTally {
@@ -1849,7 +1931,7 @@ type ServiceTally struct {
 
 func (x *ServiceTally) Reset() {
 	*x = ServiceTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	mi := &file_fairlead_v1_view_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1861,7 +1943,7 @@ func (x *ServiceTally) String() string {
 func (*ServiceTally) ProtoMessage() {}
 
 func (x *ServiceTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	mi := &file_fairlead_v1_view_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1874,7 +1956,7 @@ func (x *ServiceTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceTally.ProtoReflect.Descriptor instead.
 func (*ServiceTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ServiceTally) GetService() string {
@@ -1910,7 +1992,7 @@ type VersionTally struct {
 
 func (x *VersionTally) Reset() {
 	*x = VersionTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[24]
+	mi := &file_fairlead_v1_view_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1922,7 +2004,7 @@ func (x *VersionTally) String() string {
 func (*VersionTally) ProtoMessage() {}
 
 func (x *VersionTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[24]
+	mi := &file_fairlead_v1_view_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1935,7 +2017,7 @@ func (x *VersionTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionTally.ProtoReflect.Descriptor instead.
 func (*VersionTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *VersionTally) GetEpoch() uint64 {
@@ -1973,7 +2055,7 @@ type RosterWanted struct {
 
 func (x *RosterWanted) Reset() {
 	*x = RosterWanted{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[25]
+	mi := &file_fairlead_v1_view_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1985,7 +2067,7 @@ func (x *RosterWanted) String() string {
 func (*RosterWanted) ProtoMessage() {}
 
 func (x *RosterWanted) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[25]
+	mi := &file_fairlead_v1_view_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1998,7 +2080,7 @@ func (x *RosterWanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterWanted.ProtoReflect.Descriptor instead.
 func (*RosterWanted) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RosterWanted) GetAsk() uint64 {
@@ -2037,7 +2119,7 @@ type Roster struct {
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	mi := &file_fairlead_v1_view_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2049,7 +2131,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	mi := &file_fairlead_v1_view_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2062,7 +2144,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Roster) GetAsk() uint64 {
@@ -2116,7 +2198,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[27]
+	mi := &file_fairlead_v1_view_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2128,7 +2210,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[27]
+	mi := &file_fairlead_v1_view_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2141,7 +2223,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RosterEntry) GetRole() string {
@@ -2232,7 +2314,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[28]
+	mi := &file_fairlead_v1_view_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2244,7 +2326,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[28]
+	mi := &file_fairlead_v1_view_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2257,7 +2339,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Endpoint) GetId() string {
@@ -2325,7 +2407,7 @@ type ZoneMark struct {
 
 func (x *ZoneMark) Reset() {
 	*x = ZoneMark{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[29]
+	mi := &file_fairlead_v1_view_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2337,7 +2419,7 @@ func (x *ZoneMark) String() string {
 func (*ZoneMark) ProtoMessage() {}
 
 func (x *ZoneMark) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[29]
+	mi := &file_fairlead_v1_view_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2350,7 +2432,7 @@ func (x *ZoneMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneMark.ProtoReflect.Descriptor instead.
 func (*ZoneMark) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ZoneMark) GetGroup() string {
@@ -2456,12 +2538,21 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\x04beat\x18\x04 \x01(\v2\x17.fairlead.v1.FollowBeatH\x00R\x04beat\x12/\n" +
 	"\x05tally\x18\x05 \x01(\v2\x17.fairlead.v1.RelayTallyH\x00R\x05tally\x12-\n" +
 	"\x06roster\x18\x06 \x01(\v2\x13.fairlead.v1.RosterH\x00R\x06rosterB\t\n" +
-	"\amessage\"t\n" +
+	"\amessage\"\xa1\x01\n" +
 	"\x0eSubscribeHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
 	"\alibrary\x18\x03 \x01(\tR\alibrary\x12\x1a\n" +
-	"\bfeatures\x18\x04 \x03(\tR\bfeatures\"S\n" +
+	"\bfeatures\x18\x04 \x03(\tR\bfeatures\x12+\n" +
+	"\x04away\x18\x06 \x01(\v2\x17.fairlead.v1.AwayReportR\x04away\"s\n" +
+	"\n" +
+	"AwayReport\x12\x17\n" +
+	"\aaway_ms\x18\x01 \x01(\x04R\x06awayMs\x12\x14\n" +
+	"\x05calls\x18\x02 \x01(\x04R\x05calls\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\x04R\x06failed\x12\x1e\n" +
+	"\n" +
+	"unroutable\x18\x04 \x01(\x04R\n" +
+	"unroutable\"S\n" +
 	"\x10SubscriptionEdit\x12+\n" +
 	"\x03add\x18\x01 \x03(\v2\x19.fairlead.v1.SubscriptionR\x03add\x12\x12\n" +
 	"\x04drop\x18\x02 \x03(\tR\x04drop\"O\n" +
@@ -2577,7 +2668,7 @@ func file_fairlead_v1_view_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_view_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 30)
+var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
 var file_fairlead_v1_view_proto_goTypes = []any{
 	(Verdict)(0),                 // 0: fairlead.v1.Verdict
 	(*FollowRequest)(nil),        // 1: fairlead.v1.FollowRequest
@@ -2594,25 +2685,26 @@ var file_fairlead_v1_view_proto_goTypes = []any{
 	(*RouteDelta)(nil),           // 12: fairlead.v1.RouteDelta
 	(*SubscribeRequest)(nil),     // 13: fairlead.v1.SubscribeRequest
 	(*SubscribeHello)(nil),       // 14: fairlead.v1.SubscribeHello
-	(*SubscriptionEdit)(nil),     // 15: fairlead.v1.SubscriptionEdit
-	(*Subscription)(nil),         // 16: fairlead.v1.Subscription
-	(*ViewsApplied)(nil),         // 17: fairlead.v1.ViewsApplied
-	(*AppliedView)(nil),          // 18: fairlead.v1.AppliedView
-	(*SubscribeResponse)(nil),    // 19: fairlead.v1.SubscribeResponse
-	(*SubscribeWelcome)(nil),     // 20: fairlead.v1.SubscribeWelcome
-	(*SubscriptionsRefused)(nil), // 21: fairlead.v1.SubscriptionsRefused
-	(*ViewChange)(nil),           // 22: fairlead.v1.ViewChange
-	(*RelayTally)(nil),           // 23: fairlead.v1.RelayTally
-	(*ServiceTally)(nil),         // 24: fairlead.v1.ServiceTally
-	(*VersionTally)(nil),         // 25: fairlead.v1.VersionTally
-	(*RosterWanted)(nil),         // 26: fairlead.v1.RosterWanted
-	(*Roster)(nil),               // 27: fairlead.v1.Roster
-	(*RosterEntry)(nil),          // 28: fairlead.v1.RosterEntry
-	(*Endpoint)(nil),             // 29: fairlead.v1.Endpoint
-	(*ZoneMark)(nil),             // 30: fairlead.v1.ZoneMark
-	(*Epoch)(nil),                // 31: fairlead.v1.Epoch
-	(*Version)(nil),              // 32: fairlead.v1.Version
-	(*Route)(nil),                // 33: fairlead.v1.Route
+	(*AwayReport)(nil),           // 15: fairlead.v1.AwayReport
+	(*SubscriptionEdit)(nil),     // 16: fairlead.v1.SubscriptionEdit
+	(*Subscription)(nil),         // 17: fairlead.v1.Subscription
+	(*ViewsApplied)(nil),         // 18: fairlead.v1.ViewsApplied
+	(*AppliedView)(nil),          // 19: fairlead.v1.AppliedView
+	(*SubscribeResponse)(nil),    // 20: fairlead.v1.SubscribeResponse
+	(*SubscribeWelcome)(nil),     // 21: fairlead.v1.SubscribeWelcome
+	(*SubscriptionsRefused)(nil), // 22: fairlead.v1.SubscriptionsRefused
+	(*ViewChange)(nil),           // 23: fairlead.v1.ViewChange
+	(*RelayTally)(nil),           // 24: fairlead.v1.RelayTally
+	(*ServiceTally)(nil),         // 25: fairlead.v1.ServiceTally
+	(*VersionTally)(nil),         // 26: fairlead.v1.VersionTally
+	(*RosterWanted)(nil),         // 27: fairlead.v1.RosterWanted
+	(*Roster)(nil),               // 28: fairlead.v1.Roster
+	(*RosterEntry)(nil),          // 29: fairlead.v1.RosterEntry
+	(*Endpoint)(nil),             // 30: fairlead.v1.Endpoint
+	(*ZoneMark)(nil),             // 31: fairlead.v1.ZoneMark
+	(*Epoch)(nil),                // 32: fairlead.v1.Epoch
+	(*Version)(nil),              // 33: fairlead.v1.Version
+	(*Route)(nil),                // 34: fairlead.v1.Route
 }
 var file_fairlead_v1_view_proto_depIdxs = []int32{
 	2,  // 0: fairlead.v1.FollowRequest.hello:type_name -> fairlead.v1.FollowHello
@@ -2621,8 +2713,8 @@ var file_fairlead_v1_view_proto_depIdxs = []int32{
 	8,  // 3: fairlead.v1.FollowRequest.goodbye:type_name -> fairlead.v1.FollowGoodbye
 	3,  // 4: fairlead.v1.FollowHello.serves:type_name -> fairlead.v1.Held
 	3,  // 5: fairlead.v1.FollowHello.keeps:type_name -> fairlead.v1.Held
-	31, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
-	32, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
+	32, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
+	33, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
 	3,  // 8: fairlead.v1.FollowAck.serves:type_name -> fairlead.v1.Held
 	3,  // 9: fairlead.v1.FollowAck.keeps:type_name -> fairlead.v1.Held
 	5,  // 10: fairlead.v1.FollowAck.refused:type_name -> fairlead.v1.RefusedRoute
@@ -2631,43 +2723,44 @@ var file_fairlead_v1_view_proto_depIdxs = []int32{
 	12, // 13: fairlead.v1.FollowResponse.routes:type_name -> fairlead.v1.RouteDelta
 	6,  // 14: fairlead.v1.FollowResponse.beat:type_name -> fairlead.v1.FollowBeat
 	11, // 15: fairlead.v1.FollowResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	31, // 16: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
-	32, // 17: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
-	32, // 18: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
-	31, // 19: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
-	33, // 20: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
+	32, // 16: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
+	33, // 17: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
+	33, // 18: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
+	32, // 19: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
+	34, // 20: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
 	14, // 21: fairlead.v1.SubscribeRequest.hello:type_name -> fairlead.v1.SubscribeHello
-	15, // 22: fairlead.v1.SubscribeRequest.edit:type_name -> fairlead.v1.SubscriptionEdit
-	17, // 23: fairlead.v1.SubscribeRequest.applied:type_name -> fairlead.v1.ViewsApplied
+	16, // 22: fairlead.v1.SubscribeRequest.edit:type_name -> fairlead.v1.SubscriptionEdit
+	18, // 23: fairlead.v1.SubscribeRequest.applied:type_name -> fairlead.v1.ViewsApplied
 	6,  // 24: fairlead.v1.SubscribeRequest.beat:type_name -> fairlead.v1.FollowBeat
-	23, // 25: fairlead.v1.SubscribeRequest.tally:type_name -> fairlead.v1.RelayTally
-	27, // 26: fairlead.v1.SubscribeRequest.roster:type_name -> fairlead.v1.Roster
-	16, // 27: fairlead.v1.SubscriptionEdit.add:type_name -> fairlead.v1.Subscription
-	3,  // 28: fairlead.v1.Subscription.held:type_name -> fairlead.v1.Held
-	18, // 29: fairlead.v1.ViewsApplied.views:type_name -> fairlead.v1.AppliedView
-	20, // 30: fairlead.v1.SubscribeResponse.welcome:type_name -> fairlead.v1.SubscribeWelcome
-	22, // 31: fairlead.v1.SubscribeResponse.change:type_name -> fairlead.v1.ViewChange
-	21, // 32: fairlead.v1.SubscribeResponse.refused:type_name -> fairlead.v1.SubscriptionsRefused
-	6,  // 33: fairlead.v1.SubscribeResponse.beat:type_name -> fairlead.v1.FollowBeat
-	11, // 34: fairlead.v1.SubscribeResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	26, // 35: fairlead.v1.SubscribeResponse.roster_wanted:type_name -> fairlead.v1.RosterWanted
-	31, // 36: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
-	5,  // 37: fairlead.v1.SubscriptionsRefused.services:type_name -> fairlead.v1.RefusedRoute
-	29, // 38: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
-	30, // 39: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
-	24, // 40: fairlead.v1.RelayTally.services:type_name -> fairlead.v1.ServiceTally
-	25, // 41: fairlead.v1.ServiceTally.versions:type_name -> fairlead.v1.VersionTally
-	28, // 42: fairlead.v1.Roster.entries:type_name -> fairlead.v1.RosterEntry
-	0,  // 43: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
-	1,  // 44: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
-	13, // 45: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
-	9,  // 46: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
-	19, // 47: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
-	46, // [46:48] is the sub-list for method output_type
-	44, // [44:46] is the sub-list for method input_type
-	44, // [44:44] is the sub-list for extension type_name
-	44, // [44:44] is the sub-list for extension extendee
-	0,  // [0:44] is the sub-list for field type_name
+	24, // 25: fairlead.v1.SubscribeRequest.tally:type_name -> fairlead.v1.RelayTally
+	28, // 26: fairlead.v1.SubscribeRequest.roster:type_name -> fairlead.v1.Roster
+	15, // 27: fairlead.v1.SubscribeHello.away:type_name -> fairlead.v1.AwayReport
+	17, // 28: fairlead.v1.SubscriptionEdit.add:type_name -> fairlead.v1.Subscription
+	3,  // 29: fairlead.v1.Subscription.held:type_name -> fairlead.v1.Held
+	19, // 30: fairlead.v1.ViewsApplied.views:type_name -> fairlead.v1.AppliedView
+	21, // 31: fairlead.v1.SubscribeResponse.welcome:type_name -> fairlead.v1.SubscribeWelcome
+	23, // 32: fairlead.v1.SubscribeResponse.change:type_name -> fairlead.v1.ViewChange
+	22, // 33: fairlead.v1.SubscribeResponse.refused:type_name -> fairlead.v1.SubscriptionsRefused
+	6,  // 34: fairlead.v1.SubscribeResponse.beat:type_name -> fairlead.v1.FollowBeat
+	11, // 35: fairlead.v1.SubscribeResponse.refusal:type_name -> fairlead.v1.FollowRefusal
+	27, // 36: fairlead.v1.SubscribeResponse.roster_wanted:type_name -> fairlead.v1.RosterWanted
+	32, // 37: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
+	5,  // 38: fairlead.v1.SubscriptionsRefused.services:type_name -> fairlead.v1.RefusedRoute
+	30, // 39: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
+	31, // 40: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
+	25, // 41: fairlead.v1.RelayTally.services:type_name -> fairlead.v1.ServiceTally
+	26, // 42: fairlead.v1.ServiceTally.versions:type_name -> fairlead.v1.VersionTally
+	29, // 43: fairlead.v1.Roster.entries:type_name -> fairlead.v1.RosterEntry
+	0,  // 44: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
+	1,  // 45: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
+	13, // 46: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
+	9,  // 47: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
+	20, // 48: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
+	47, // [47:49] is the sub-list for method output_type
+	45, // [45:47] is the sub-list for method input_type
+	45, // [45:45] is the sub-list for extension type_name
+	45, // [45:45] is the sub-list for extension extendee
+	0,  // [0:45] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_view_proto_init() }
@@ -2696,7 +2789,7 @@ func file_fairlead_v1_view_proto_init() {
 		(*SubscribeRequest_Tally)(nil),
 		(*SubscribeRequest_Roster)(nil),
 	}
-	file_fairlead_v1_view_proto_msgTypes[18].OneofWrappers = []any{
+	file_fairlead_v1_view_proto_msgTypes[19].OneofWrappers = []any{
 		(*SubscribeResponse_Welcome)(nil),
 		(*SubscribeResponse_Change)(nil),
 		(*SubscribeResponse_Refused)(nil),
@@ -2710,7 +2803,7 @@ func file_fairlead_v1_view_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_view_proto_rawDesc), len(file_fairlead_v1_view_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   30,
+			NumMessages:   31,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -81,6 +81,8 @@ type Config struct {
 	Discovery Discovery
 	// Views tells who picks by which view; nil knows of nobody.
 	Views Views
+	// Drills exercises what is claimed; nil makes none.
+	Drills Drills
 	// Runtime compares authorities and registry; nil compares nothing.
 	Runtime Runtime
 	// Registry takes registrations; nil takes none.

@@ -20,6 +20,9 @@ func (s *Server) Subscribers() []service.Subscriber {
 			Role: sub.role, Name: sub.name, Session: sub.hello.GetSession(), Library: sub.hello.GetLibrary(),
 			Connected: sub.open, Silent: now.Sub(sub.heard), Missing: sub.missing(), Views: len(sub.holds),
 		}
+		if a := sub.hello.GetAway(); a != nil {
+			x.Away = &service.Away{For: millis(a.GetAwayMs()), Calls: a.GetCalls(), Failed: a.GetFailed(), Unroutable: a.GetUnroutable()}
+		}
 		for name, h := range sub.holds {
 			if t := s.topics[name]; t != nil && t.newest != nil && h.applied != t.newest.Version {
 				x.Behind++

@@ -18,7 +18,7 @@ import (
 
 const (
 	// helloTimeout bounds how long a stream may stay without its first message.
-	helloTimeout = 5 * time.Second
+	helloTimeout = 15 * time.Second
 	// stuckTimeout is how long a sender is waited for when its stream is over;
 	// one that is stuck in a stalled stream is let go by returning.
 	stuckTimeout = 200 * time.Millisecond

@@ -63,6 +63,15 @@ const (
 	// DiscoveryAPIServiceGetPropagationProcedure is the fully-qualified name of the
 	// DiscoveryAPIService's GetPropagation RPC.
 	DiscoveryAPIServiceGetPropagationProcedure = "/fairlead.v1.DiscoveryAPIService/GetPropagation"
+	// DiscoveryAPIServiceStartDrillProcedure is the fully-qualified name of the DiscoveryAPIService's
+	// StartDrill RPC.
+	DiscoveryAPIServiceStartDrillProcedure = "/fairlead.v1.DiscoveryAPIService/StartDrill"
+	// DiscoveryAPIServiceGetDrillProcedure is the fully-qualified name of the DiscoveryAPIService's
+	// GetDrill RPC.
+	DiscoveryAPIServiceGetDrillProcedure = "/fairlead.v1.DiscoveryAPIService/GetDrill"
+	// DiscoveryAPIServiceEndDrillProcedure is the fully-qualified name of the DiscoveryAPIService's
+	// EndDrill RPC.
+	DiscoveryAPIServiceEndDrillProcedure = "/fairlead.v1.DiscoveryAPIService/EndDrill"
 )
 
 // DiscoveryAPIServiceClient is a client for the fairlead.v1.DiscoveryAPIService service.
@@ -91,6 +100,13 @@ type DiscoveryAPIServiceClient interface {
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error)
+	// StartDrill keeps control away for a while on the running system: it answers
+	// no stream, and leads nothing. It ends by itself.
+	StartDrill(context.Context, *connect.Request[v1.StartDrillRequest]) (*connect.Response[v1.StartDrillResponse], error)
+	// GetDrill says how the last one stands.
+	GetDrill(context.Context, *connect.Request[v1.GetDrillRequest]) (*connect.Response[v1.GetDrillResponse], error)
+	// EndDrill has control answer again before its time has passed.
+	EndDrill(context.Context, *connect.Request[v1.EndDrillRequest]) (*connect.Response[v1.EndDrillResponse], error)
 }
 
 // NewDiscoveryAPIServiceClient constructs a client for the fairlead.v1.DiscoveryAPIService service.
@@ -164,6 +180,24 @@ func NewDiscoveryAPIServiceClient(httpClient connect.HTTPClient, baseURL string,
 			connect.WithSchema(discoveryAPIServiceMethods.ByName("GetPropagation")),
 			connect.WithClientOptions(opts...),
 		),
+		startDrill: connect.NewClient[v1.StartDrillRequest, v1.StartDrillResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceStartDrillProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("StartDrill")),
+			connect.WithClientOptions(opts...),
+		),
+		getDrill: connect.NewClient[v1.GetDrillRequest, v1.GetDrillResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceGetDrillProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("GetDrill")),
+			connect.WithClientOptions(opts...),
+		),
+		endDrill: connect.NewClient[v1.EndDrillRequest, v1.EndDrillResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceEndDrillProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("EndDrill")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -179,6 +213,9 @@ type discoveryAPIServiceClient struct {
 	decideGuard     *connect.Client[v1.DecideGuardRequest, v1.DecideGuardResponse]
 	listSubscribers *connect.Client[v1.ListSubscribersRequest, v1.ListSubscribersResponse]
 	getPropagation  *connect.Client[v1.GetPropagationRequest, v1.GetPropagationResponse]
+	startDrill      *connect.Client[v1.StartDrillRequest, v1.StartDrillResponse]
+	getDrill        *connect.Client[v1.GetDrillRequest, v1.GetDrillResponse]
+	endDrill        *connect.Client[v1.EndDrillRequest, v1.EndDrillResponse]
 }
 
 // ListFlaps calls fairlead.v1.DiscoveryAPIService.ListFlaps.
@@ -231,6 +268,21 @@ func (c *discoveryAPIServiceClient) GetPropagation(ctx context.Context, req *con
 	return c.getPropagation.CallUnary(ctx, req)
 }
 
+// StartDrill calls fairlead.v1.DiscoveryAPIService.StartDrill.
+func (c *discoveryAPIServiceClient) StartDrill(ctx context.Context, req *connect.Request[v1.StartDrillRequest]) (*connect.Response[v1.StartDrillResponse], error) {
+	return c.startDrill.CallUnary(ctx, req)
+}
+
+// GetDrill calls fairlead.v1.DiscoveryAPIService.GetDrill.
+func (c *discoveryAPIServiceClient) GetDrill(ctx context.Context, req *connect.Request[v1.GetDrillRequest]) (*connect.Response[v1.GetDrillResponse], error) {
+	return c.getDrill.CallUnary(ctx, req)
+}
+
+// EndDrill calls fairlead.v1.DiscoveryAPIService.EndDrill.
+func (c *discoveryAPIServiceClient) EndDrill(ctx context.Context, req *connect.Request[v1.EndDrillRequest]) (*connect.Response[v1.EndDrillResponse], error) {
+	return c.endDrill.CallUnary(ctx, req)
+}
+
 // DiscoveryAPIServiceHandler is an implementation of the fairlead.v1.DiscoveryAPIService service.
 type DiscoveryAPIServiceHandler interface {
 	// ListFlaps says who came and went too often, with the changes that earned it.
@@ -257,6 +309,13 @@ type DiscoveryAPIServiceHandler interface {
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error)
+	// StartDrill keeps control away for a while on the running system: it answers
+	// no stream, and leads nothing. It ends by itself.
+	StartDrill(context.Context, *connect.Request[v1.StartDrillRequest]) (*connect.Response[v1.StartDrillResponse], error)
+	// GetDrill says how the last one stands.
+	GetDrill(context.Context, *connect.Request[v1.GetDrillRequest]) (*connect.Response[v1.GetDrillResponse], error)
+	// EndDrill has control answer again before its time has passed.
+	EndDrill(context.Context, *connect.Request[v1.EndDrillRequest]) (*connect.Response[v1.EndDrillResponse], error)
 }
 
 // NewDiscoveryAPIServiceHandler builds an HTTP handler from the service implementation. It returns
@@ -326,6 +385,24 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 		connect.WithSchema(discoveryAPIServiceMethods.ByName("GetPropagation")),
 		connect.WithHandlerOptions(opts...),
 	)
+	discoveryAPIServiceStartDrillHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceStartDrillProcedure,
+		svc.StartDrill,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("StartDrill")),
+		connect.WithHandlerOptions(opts...),
+	)
+	discoveryAPIServiceGetDrillHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceGetDrillProcedure,
+		svc.GetDrill,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("GetDrill")),
+		connect.WithHandlerOptions(opts...),
+	)
+	discoveryAPIServiceEndDrillHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceEndDrillProcedure,
+		svc.EndDrill,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("EndDrill")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.v1.DiscoveryAPIService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case DiscoveryAPIServiceListFlapsProcedure:
@@ -348,6 +425,12 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 			discoveryAPIServiceListSubscribersHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceGetPropagationProcedure:
 			discoveryAPIServiceGetPropagationHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceStartDrillProcedure:
+			discoveryAPIServiceStartDrillHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceGetDrillProcedure:
+			discoveryAPIServiceGetDrillHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceEndDrillProcedure:
+			discoveryAPIServiceEndDrillHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -395,4 +478,16 @@ func (UnimplementedDiscoveryAPIServiceHandler) ListSubscribers(context.Context, 
 
 func (UnimplementedDiscoveryAPIServiceHandler) GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.GetPropagation is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) StartDrill(context.Context, *connect.Request[v1.StartDrillRequest]) (*connect.Response[v1.StartDrillResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.StartDrill is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) GetDrill(context.Context, *connect.Request[v1.GetDrillRequest]) (*connect.Response[v1.GetDrillResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.GetDrill is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) EndDrill(context.Context, *connect.Request[v1.EndDrillRequest]) (*connect.Response[v1.EndDrillResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.EndDrill is not implemented"))
 }
