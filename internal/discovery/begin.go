@@ -67,6 +67,9 @@ type term struct {
 	took        time.Duration // of the last second, for its work
 	probing     *probing
 	detection   detection
+	declared    []registry.Instance // somebody else's, as declared
+	declaredAt  time.Time           // when they were read last; zero is never
+	declaredBad time.Time           // since when one of them cannot be read; zero is that all can
 	away        bucketAway
 	over        bool // the term has ended
 }

@@ -17,7 +17,7 @@ const lagging = 10 * time.Second
 // SourceState is one authority on which instances exist, beside the registry.
 type SourceState struct {
 	Source             registry.Source
-	Name               string // of the authority: a host's
+	Name               string // of the authority: a host's, who registered leases, the service of somebody else's
 	Listed, Registered int
 	// Lag is how old its last word is; Heard is false where there was none
 	// since this control leads.
@@ -26,13 +26,19 @@ type SourceState struct {
 }
 
 // Answers says that its word is as fresh as it should be.
-func (s SourceState) Answers() bool { return s.Heard && s.Lag < lagging }
+func (s SourceState) Answers() bool {
+	if s.Source == registry.Lease { // a renewal now and then is all that is to be heard
+		return s.Heard && s.Lag <= LeaseFor*time.Second
+	}
+	return s.Heard && s.Lag < lagging
+}
 
 // Kinds of differences; else it is a field's name.
 const (
 	Unregistered = "unregistered" // the authority lists it, the registry has no row
 	Missing      = "missing"      // the registry has a row, the authority does not list it
 	HeldDrop     = "held"         // so too, by an answer that dropped too many at once
+	Lapsed       = "lapsed"       // the registry has a row whose lease was not renewed in time
 )
 
 // Difference is one instance of which authority and registry do not say the
@@ -55,6 +61,10 @@ func (p *Plane) Runtime() (sources []SourceState, differences []Difference, obse
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	sources, differences = t.compareHosts()
+	for _, compare := range []func() ([]SourceState, []Difference){t.compareLeases, t.compareExternals} {
+		s, d := compare()
+		sources, differences = append(sources, s...), append(differences, d...)
+	}
 	return sources, differences, true
 }
 

@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/registry"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -43,17 +44,22 @@ func (t *term) readExternals(ctx context.Context) bool {
 		var x External
 		if err := json.Unmarshal(d.Body, &x); err != nil {
 			t.log.Warn("an external service cannot be read: all that are known stay", "record", d.Key, "error", err)
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			if t.declaredBad.IsZero() {
+				t.declaredBad = time.Now()
+			}
 			return true
 		}
 		for _, e := range x.Endpoints {
 			l.Rows = append(l.Rows, registry.Instance{
-				ID: e.ID, Service: d.Name, Address: e.Address, Zone: e.Zone, Listening: true,
+				ID: e.ID, Service: d.Name, Address: e.Address, Zone: e.Zone, Listening: true, Source: registry.External,
 			})
 		}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.externalsAt = at
+	t.externalsAt, t.declared, t.declaredAt, t.declaredBad = at, l.Rows, time.Now(), time.Time{}
 	for i, x := range l.Rows {
 		l.Rows[i].Handle = t.handles[x.ID]
 	}

@@ -155,3 +155,49 @@ func TestLagDifferencesAndFlapsAreMetrics(t *testing.T) {
 		}
 	})
 }
+
+func TestLeasesAreComparedWithTheirRenewalsAndDeclarationsWithTheirRows(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		r.hosts.edit(func() { r.hosts.away = true })
+		r.declareExternal("pay", ExternalEndpoint{ID: "e1", Address: "a.example:443"}, ExternalEndpoint{ID: "e2", Address: "b.example:443"})
+		l := r.begin()
+		defer l.stop()
+		time.Sleep(2 * time.Second)
+		one, err := l.Register(t.Context(), Registration{Service: "lamp", Address: "10.0.0.1:80", By: "caller/x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		two, err := l.Register(t.Context(), Registration{Service: "lamp", Address: "10.0.0.2:80", By: "caller/x"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		expect := func(want string) {
+			t.Helper()
+			if d := cmp.Diff(want, l.differences()); d != "" {
+				t.Error(d)
+			}
+		}
+		expect("lease caller/x: 2 listed, 2 registered, answers true\nexternal pay: 2 listed, 2 registered, answers true")
+		for range 4 {
+			time.Sleep(10 * time.Second)
+			if err := l.Renew("caller/x", one, service.Word{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		expect("lease caller/x: 1 listed, 2 registered, answers true\nexternal pay: 2 listed, 2 registered, answers true\ncaller/x " + two + " lapsed: renewed 41s ago registered")
+		time.Sleep(31 * time.Second)
+		if got := l.differences(); !strings.HasPrefix(got, "lease caller/x: 0 listed, 2 registered, answers false\n") {
+			t.Errorf("nobody renews any more:\n%s", got)
+		}
+		l.peek(func(x *term) {
+			e1, _ := x.reg.Get("e1")
+			e1.Address = "elsewhere:443"
+			x.reg.Put(e1)
+			x.reg.Remove("e2")
+		})
+		if got := l.differences(); !strings.Contains(got, "external pay: 2 listed, 1 registered, answers true") || !strings.Contains(got, "pay e1 address: a.example:443 elsewhere:443\npay e2 unregistered: b.example:443 -") {
+			t.Errorf("rows that are not as they are declared:\n%s", got)
+		}
+	})
+}
