@@ -21,6 +21,8 @@ type attempt struct {
 	declares bool
 	// begun says that something of a response came.
 	begun bool
+	// untaken says that the caller did not take a part of the answer.
+	untaken bool
 	// reuse says that the exchange is complete and the connection good.
 	reuse, closed bool
 }

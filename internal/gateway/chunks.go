@@ -36,7 +36,7 @@ func (a *attempt) chunks() error {
 			return noChunk(err)
 		}
 		a.begin()
-		if _, err := a.x.w.Write(p[:n]); err != nil {
+		if err := a.write(p[:n]); err != nil {
 			return err
 		}
 		if !a.more() {
@@ -78,10 +78,10 @@ func noChunk(err error) error {
 
 // finish forwards the last part of a body, and the trailers that follow it.
 func (a *attempt) finish(rest []byte) error {
-	w, waits := a.x.w, a.c.br.Buffered() == 0
+	waits := a.c.br.Buffered() == 0
 	if a.x.forwarded || waits {
 		a.begin()
-		if _, err := w.Write(rest); err != nil {
+		if err := a.write(rest); err != nil {
 			return err
 		}
 		rest = nil
@@ -94,7 +94,7 @@ func (a *attempt) finish(rest []byte) error {
 		return err
 	}
 	a.begin()
-	if _, err := w.Write(rest); err != nil {
+	if err := a.write(rest); err != nil {
 		return err
 	}
 	a.setTrailers(t)

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -221,5 +222,59 @@ func TestAnInstanceThatFailsIsSetAsideWhileNoControlIsHeard(t *testing.T) {
 	})
 	if got := r.answers(20); got["good"] != 20 {
 		t.Errorf("answered by %v", got)
+	}
+}
+
+func TestAnAnswerThatItsInstanceCutsOffHalfWayHasFailedAndOneThatItsCallerCutsOffHasNot(t *testing.T) {
+	r := newRig(t)
+	w := r.reports(followed)
+	const size = 8 << 20
+	r.serve("hello", 5, http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		half := make([]byte, size/2)
+		switch q.URL.Path {
+		case "/length":
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+			_, _ = w.Write(half)
+			panic(http.ErrAbortHandler)
+		case "/chunks":
+			_, _ = w.Write(half)
+			panic(http.ErrAbortHandler)
+		case "/whole":
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+			_, _ = w.Write(half)
+			_, _ = w.Write(half)
+		}
+	}))
+	for _, path := range []string{"/length", "/chunks"} {
+		resp, err := r.client.Do(r.request(http.MethodGet, "hello.localhost", path, nil))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, resp.Body); err == nil {
+			t.Errorf("%s: half an answer was taken for a whole one", path)
+		}
+		_ = resp.Body.Close()
+	}
+	until(t, "the report of both", func() bool { return w.saw("hello-a") == [3]uint32{0, 2, 0} })
+	c, err := net.Dial("tcp", r.g.PublicAddr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Write([]byte("GET /whole HTTP/1.1\r\nHost: hello.localhost\r\n\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bufio.NewReader(c).ReadString('\n'); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.leases(0)
+	if resp, _ := r.get("hello.localhost", "/"); resp.StatusCode != http.StatusOK {
+		t.Fatal(resp.Status)
+	}
+	until(t, "the report of a good request after it", func() bool { return w.saw("hello-a")[0] == 1 })
+	if got := w.saw("hello-a"); got != [3]uint32{1, 2, 0} {
+		t.Errorf("reported are ok, failed, refused %v", got)
 	}
 }

@@ -45,6 +45,9 @@ func (a *attempt) respond(f framing) error {
 		a.reuse = false
 	}
 	if err != nil && a.x.forwarded {
+		if !a.untaken {
+			a.count(err) // half an answer is a failure of who cut it off
+		}
 		a.x.caller.torn.Store(!f.none && (f.chunked || f.length < 0) && !a.x.r.ProtoAtLeast(1, 1))
 		panic(http.ErrAbortHandler)
 	}
@@ -83,7 +86,7 @@ func (a *attempt) mark(to http.Header) {
 
 // copyBody forwards the body. Before it waits for more it sends on what came.
 func (a *attempt) copyBody(f framing) error {
-	c, w := a.c, a.x.w
+	c := a.c
 	switch {
 	case f.none || f.length == 0:
 		return nil
@@ -95,7 +98,7 @@ func (a *attempt) copyBody(f framing) error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.Write(b); err != nil {
+		if err := a.write(b); err != nil {
 			return err
 		}
 		if _, err := c.br.Discard(n); err != nil {
@@ -121,6 +124,13 @@ func (a *attempt) length(n int64) error {
 	return nil
 }
 
+// write hands a part of the answer to the caller.
+func (a *attempt) write(p []byte) error {
+	_, err := a.x.w.Write(p)
+	a.untaken = a.untaken || err != nil
+	return err
+}
+
 // stream forwards until the end of src.
 func (a *attempt) stream(src io.Reader) error {
 	buf := copies.Get().(*[]byte)
@@ -131,7 +141,7 @@ func (a *attempt) stream(src io.Reader) error {
 		}
 		n, err := src.Read(*buf)
 		if n > 0 {
-			if _, err := a.x.w.Write((*buf)[:n]); err != nil {
+			if err := a.write((*buf)[:n]); err != nil {
 				return err
 			}
 		}
