@@ -24,9 +24,13 @@ type noSocket struct {
 	mu    sync.Mutex
 	away  error // refuses connections; nil lets them in
 	epoch view.Epoch
-	views map[string]*view.Service
-	open  map[*noStream]struct{}
-	dials int
+	// region of its views.
+	region string
+	views  map[string]*view.Service
+	open   map[*noStream]struct{}
+	dials  int
+	// applied is what was acknowledged last.
+	applied []*pb.AppliedView
 	// slowest bounds the back-off of who is refused; zero is the product's.
 	slowest time.Duration
 }
@@ -126,11 +130,15 @@ func (s *noStream) SendMsg(m any) error {
 	defer s.p.mu.Unlock()
 	request, _ := m.(*pb.SubscribeRequest)
 	if request.GetHello() != nil {
-		s.out <- &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Welcome{Welcome: &pb.SubscribeWelcome{Epoch: wire.EpochProto(s.p.epoch)}}}
+		s.out <- &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Welcome{Welcome: &pb.SubscribeWelcome{Epoch: wire.EpochProto(s.p.epoch), Region: s.p.region}}}
+	}
+	if a := request.GetApplied(); a != nil {
+		s.p.applied = a.GetViews()
 	}
 	for _, sub := range request.GetEdit().GetAdd() {
 		v := s.p.views[sub.GetService()]
-		if v != nil && (sub.GetHeld() == nil || sub.GetHeld().GetVersion().GetCounter() != v.Version.Counter) {
+		held := wire.Version(sub.GetHeld().GetVersion())
+		if v != nil && (held.Incarnation != v.Version.Incarnation || held.Epoch != v.Version.Epoch || held.Counter != v.Version.Counter) {
 			s.say(v)
 		}
 	}

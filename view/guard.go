@@ -13,6 +13,7 @@ var (
 	ErrOlderVersion    = errors.New("a newer version is held")
 	ErrUnauthenticated = errors.New("another incarnation is taken over an authenticated stream only")
 	ErrMalformed       = errors.New("the table contradicts itself")
+	ErrOtherRegion     = errors.New("it is of another region than what is held")
 )
 
 // Rules are what a client knows about a stream and about itself.

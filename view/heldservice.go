@@ -19,6 +19,7 @@ import (
 //     told to be out, has ended or leaves by plan: it goes at once, and counts
 //     no more.
 //   - Under another incarnation nothing is explained by its absence.
+//   - What another region says is not taken: its callers are others.
 type HeldService struct {
 	told, serving *Service
 	left          map[string]time.Duration // :: endpoint → when health took it out of rotation
@@ -60,6 +61,9 @@ func (h *HeldService) Objection() string {
 func (h *HeldService) Take(c Change, now time.Duration) (*HeldService, error) {
 	if c.Service == "" || c.To.Incarnation == "" || c.To.Incarnation != c.Epoch.Incarnation || c.To.Epoch != c.Epoch.Number {
 		return h, fmt.Errorf("cannot take the view %s of %q under the epoch %s: %w", c.To, c.Service, c.Epoch, ErrMalformed)
+	}
+	if told := h.Told(); told != nil && told.Version.Region != "" && c.To.Region != told.Version.Region {
+		return h, fmt.Errorf("cannot take the view %s of %s: %w (%s)", c.To, c.Service, ErrOtherRegion, told.Version.Region)
 	}
 	if top, known := h.top(c.To.Incarnation); known && c.To.Against(top) == Older {
 		return h, fmt.Errorf("cannot take the view %s of %s: %w (%s)", c.To, c.Service, ErrOlderVersion, top)

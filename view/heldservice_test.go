@@ -149,6 +149,24 @@ func TestAServicesVersionNeverFallsWithinAnIncarnation(t *testing.T) {
 	}
 }
 
+func TestAnotherRegionsViewIsNotTaken(t *testing.T) {
+	p, other := newPlane("i", 1), newPlane("j", 9)
+	in := func(region string, s *Service) *Service {
+		s.Version.Region = region
+		return s
+	}
+	h := told(t, nil, 0, p.view(3, 0), in("eu", p.view(3, 0))) // a region may get a name
+	for name, s := range map[string]*Service{"of the same incarnation": in("us", p.view(9, 0)), "of its own": in("us", other.view(9, 0)), "without a name": other.view(9, 0)} {
+		if next, err := h.Take(s.ChangeFrom(nil), 0); !errors.Is(err, ErrOtherRegion) || next != h {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	h = told(t, h, 0, in("eu", other.view(9, 0)))
+	if n := h.Serving().InRotation(); n != 9 {
+		t.Errorf("another incarnation of the same region: %d in rotation", n)
+	}
+}
+
 func TestWhatWasHeldIsRestoredWithWhatWasKept(t *testing.T) {
 	p := newPlane("i", 1)
 	h := told(t, nil, 0, p.view(10, 0), p.view(1, 9))
