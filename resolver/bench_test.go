@@ -105,6 +105,7 @@ func fillDisk(t testing.TB, dir string, services []string, endpoints int) {
 	if err := h.keep(); err != nil {
 		t.Fatal(err)
 	}
+	h.lock.release()
 	if files, err := os.ReadDir(h.cfg.Folder); err != nil || len(files) < len(services) {
 		t.Fatalf("%d files are on disk: %v", len(files), err)
 	}

@@ -218,3 +218,28 @@ func TestATornFileIsSetAsideAndTheViewIsHadAnew(t *testing.T) {
 		}
 	})
 }
+
+func TestTwoProcessesOfOneFolderBothPickAndOneOfThemKeeps(t *testing.T) {
+	followed(t, func(t *testing.T, p *noSocket, r *Resolver, dir string) {
+		time.Sleep(time.Second)
+		second := opened(t, p, dir)
+		time.Sleep(time.Second)
+		if s := second.Status(); pickedOf(t, second) != 20 || !strings.Contains(s.KeepError, "a folder of its own") {
+			t.Errorf("the second: %+v", s)
+		}
+		p.publish(payments(p.epoch, 11, several(5, 5)...))
+		time.Sleep(time.Second)
+		if s := second.Status(); pickedOf(t, second) != 5 || !strings.Contains(s.KeepError, "a folder of its own") {
+			t.Errorf("the second: %+v", s)
+		}
+		if s := r.Status(); s.KeepError != "" || s.Services[0].Keeps.Counter != 11 {
+			t.Errorf("the first: %+v", s)
+		}
+		closed(t, r)
+		time.Sleep(2 * time.Second)
+		if s := second.Status(); s.KeepError != "" || s.Services[0].Keeps.Counter != 11 {
+			t.Errorf("the second, after the first has ended: %+v", s)
+		}
+		closed(t, second)
+	})
+}

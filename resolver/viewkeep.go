@@ -110,6 +110,21 @@ func (h *Views) keepLoop(ctx context.Context) {
 
 // keep writes every file that is not as what is held.
 func (h *Views) keep() error {
+	err := h.write()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil && (h.keepErr == nil || h.keepErr.Error() != err.Error()) {
+		h.noteLocked(err.Error())
+	}
+	h.keepErr = err
+	h.changedLocked()
+	return err
+}
+
+func (h *Views) write() error {
+	if err := h.lock.take(h.cfg.Folder); err != nil {
+		return err
+	}
 	var errs []error
 	for service, held := range h.unkept() {
 		content, err := viewFile.encode(held.Snapshot())
@@ -122,15 +137,7 @@ func (h *Views) keep() error {
 		errs = append(errs, err)
 	}
 	errs = append(errs, h.keepMarks(), h.removeGone())
-	err := errors.Join(errs...)
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if err != nil && (h.keepErr == nil || h.keepErr.Error() != err.Error()) {
-		h.noteLocked(err.Error())
-	}
-	h.keepErr = err
-	h.changedLocked()
-	return err
+	return errors.Join(errs...)
 }
 
 func (h *Views) unkept() map[string]*view.HeldService {

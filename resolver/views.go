@@ -70,6 +70,7 @@ type Views struct {
 	ack   chan struct{} // something is to be acknowledged
 
 	panics panics
+	lock   folderLock // the keeper's own
 
 	delivery sync.Mutex // one view is told at a time
 
@@ -287,6 +288,7 @@ func (h *Views) Run(ctx context.Context) error {
 	l.run(ctx)
 	stop()
 	keeper.Wait()
+	h.lock.release()
 	return nil
 }
 
