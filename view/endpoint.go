@@ -73,6 +73,9 @@ type Service struct {
 	// from trouble waits, because more changes than can be sent. It says nothing
 	// of the content, and is in no digest.
 	Shed bool `json:"shed,omitempty"`
+	// Callers that the service's policy allows; none is everyone. It is in no
+	// digest: every change tells it whole.
+	Callers []string `json:"callers,omitempty"`
 	// Endpoints by ID, and Marks by group and zone, each sorted.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	Marks     []ZoneMark `json:"marks,omitempty"`

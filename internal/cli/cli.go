@@ -55,6 +55,7 @@ type commands struct {
 	Gateway gatewayCmd `cmd:"" group:"roles" help:"Run a gateway."`
 	Host    hostCmd    `cmd:"" group:"roles" help:"Run a host of instances."`
 	Prober  proberCmd  `cmd:"" group:"roles" help:"Run a prober, which looks at instances."`
+	Agent   agentCmd   `cmd:"" group:"roles" help:"Run an agent: the views that callers pick by, for programs of any language on this machine."`
 
 	Deploy      deployCmd      `cmd:"" group:"services" help:"Deploy a service, or a new revision of it."`
 	Apply       applyCmd       `cmd:"" group:"services" help:"Make services what documents say."`
@@ -72,6 +73,7 @@ type commands struct {
 	Delete      deleteCmd      `cmd:"" group:"services" help:"Withdraw, stop and forget a service."`
 	Explain     explainCmd     `cmd:"" group:"services" help:"Say what each record and each part of the world says, where they differ, which wins and why, and what to do; of one instance, why it is believed to be what it is."`
 	Instances   instancesCmd   `cmd:"" group:"services" help:"Show what is believed of each instance, since when, and by which rule."`
+	Resolve     resolveCmd     `cmd:"" group:"services" help:"Show the view that callers of a service pick by."`
 	History     historyCmd     `cmd:"" group:"services" help:"Show every change of what was believed of instances, and why."`
 	Drill       drillCmd       `cmd:"" group:"services" help:"Exercise on the running system what is claimed of it."`
 	Subscribers subscribersCmd `cmd:"" group:"services" help:"Show who routes by a service's view, by which version, and who is behind."`

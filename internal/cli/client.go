@@ -33,6 +33,7 @@ type client struct {
 	admin    fairleadv1connect.AdminAPIServiceClient
 	registry fairleadv1connect.RegistryServiceClient
 	identity fairleadv1connect.IdentityServiceClient
+	resolve  fairleadv1connect.ResolveServiceClient
 	close    func()
 }
 
@@ -105,6 +106,7 @@ func newClient(t *http.Transport, base string) *client {
 		DiscoveryAPIServiceClient: fairleadv1connect.NewDiscoveryAPIServiceClient(hc, base),
 		registry:                  fairleadv1connect.NewRegistryServiceClient(hc, base),
 		identity:                  fairleadv1connect.NewIdentityServiceClient(hc, base),
+		resolve:                   fairleadv1connect.NewResolveServiceClient(hc, base),
 		admin:                     fairleadv1connect.NewAdminAPIServiceClient(hc, base),
 		close:                     t.CloseIdleConnections,
 	}

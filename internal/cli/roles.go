@@ -17,6 +17,7 @@ type Roles interface {
 	Gateway(ctx context.Context, o GatewayOptions) error
 	Host(ctx context.Context, o HostOptions) error
 	Prober(ctx context.Context, o ProberOptions) error
+	Agent(ctx context.Context, o AgentOptions) error
 }
 
 // Process is what every role has.
@@ -97,6 +98,21 @@ type ProberOptions struct {
 	Process
 	Joining
 	Zone, Ops string
+}
+
+// AgentOptions of `fairlead agent`.
+type AgentOptions struct {
+	Process
+	Joining
+	// Identity is a folder, of one that needs no token.
+	Identity string
+	// Socket and Listen are where it is asked; the port only where there are tokens.
+	Socket, Listen, Ops string
+	Zone                string
+	// Workloads by the user of their process; nil takes every local user.
+	Workloads map[uint32]string // :: user id → workload
+	// Tokens is a file with lines of WORKLOAD TOKEN; empty has none.
+	Tokens string
 }
 
 type logFlags struct {

@@ -57,6 +57,7 @@ func (noRoles) Control(context.Context, ControlOptions) error { return errNoRole
 func (noRoles) Gateway(context.Context, GatewayOptions) error { return errNoRoles }
 func (noRoles) Host(context.Context, HostOptions) error       { return errNoRoles }
 func (noRoles) Prober(context.Context, ProberOptions) error   { return errNoRoles }
+func (noRoles) Agent(context.Context, AgentOptions) error     { return errNoRoles }
 
 // TestScripts runs testdata/*.txtar: each is a session at a terminal against a
 // real API over a memory store. The command `plane` moves the store as the

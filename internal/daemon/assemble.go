@@ -42,8 +42,10 @@ func (c *controlRole) assemble() {
 		},
 		Goodbye: func(ctx context.Context, name string) error { return c.leader.GatewayGoodbye(ctx, name) },
 	})
+	refusals := newRefusals(c.p.ops.Registry())
 	c.views = views.New(views.Config{
-		Peer: peerRole, Log: c.p.log.With("part", "views"), Leader: func() string { return c.leader.Leader().Address },
+		Refused: refusals.subscription,
+		Peer:    peerRole, Log: c.p.log.With("part", "views"), Leader: func() string { return c.leader.Leader().Address },
 	})
 	c.p.ops.Registry().MustRegister(c.views.Collector())
 	c.discovery = discovery.New(discovery.Config{
@@ -61,6 +63,7 @@ func (c *controlRole) assemble() {
 		Drills: c.drills,
 		Store:  c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store, c.discovery}, Discovery: c.discovery, Views: c.views, Runtime: c.discovery, Registry: c.discovery,
 		Authority: c.authority, MaxArtifacts: c.plane.MaxArtifacts, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),
+		Refused: refusals.query,
 	})
 	c.artifacts = newArtifactMetrics(c.p.ops.Registry())
 	c.way = newWay(c)
@@ -71,9 +74,17 @@ func (c *controlRole) assemble() {
 	}
 }
 
-// reporter takes in what a gateway saw of instances.
-func (c *controlRole) reporter(name string) func(*fairleadv1.ReportOutcomesRequest) bool {
-	r := c.discovery.Reporter("gateway/" + name)
+// reporter takes in what a caller saw of instances.
+func (c *controlRole) reporter(ctx context.Context) (func(*fairleadv1.ReportOutcomesRequest) bool, error) {
+	role, name, err := peerRole(ctx)
+	if err != nil {
+		return nil, err
+	}
+	who := role + "/" + name
+	if host := identity.PeerFromContext(ctx).HeldBy; host != "" {
+		who += "@" + host
+	}
+	r := c.discovery.Reporter(who)
 	return func(m *fairleadv1.ReportOutcomesRequest) bool {
 		calls := uint64(0)
 		seen := make([]discovery.Outcome, len(m.GetRows()))
@@ -83,7 +94,7 @@ func (c *controlRole) reporter(name string) func(*fairleadv1.ReportOutcomesReque
 		}
 		r.Weighed(uint64(proto.Size(m)), calls)
 		return r.Take(m.GetNumber(), seen)
-	}
+	}, nil
 }
 
 // mostCalled bytes of one instance in a second can be honest.

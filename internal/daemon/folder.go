@@ -21,6 +21,7 @@ const (
 	dirGateway   = "gateway"
 	dirHost      = "host"
 	dirProber    = "prober"
+	dirAgent     = "agent"
 	fileLock     = "lock"
 	fileFormat   = "format"
 )

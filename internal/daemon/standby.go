@@ -124,6 +124,7 @@ func live() map[string]bool { // :: procedure → goes on
 		fairleadv1connect.DiscoveryAPIServiceGetPropagationProcedure:  false,
 		fairleadv1connect.DiscoveryAPIServiceTestContractProcedure:    false,
 		fairleadv1connect.DiscoveryAPIServiceDiffRuntimeProcedure:     false,
+		fairleadv1connect.ResolveServiceResolveProcedure:              false,
 		fairleadv1connect.RegistryServiceRegisterProcedure:            false,
 		fairleadv1connect.RegistryServiceRenewLeaseProcedure:          false,
 		fairleadv1connect.RegistryServiceDeregisterProcedure:          false,

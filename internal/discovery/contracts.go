@@ -91,6 +91,7 @@ func (t *term) inForce(name string) eligibility.Contract {
 func (t *term) contract(name string) {
 	t.known[name] = true
 	t.eval.SetService(name, t.inForce(name), t.policy(name).Guard.Policy())
+	t.eval.SetCallers(name, t.policy(name).AllowedCallers)
 }
 
 // endGrace puts contracts in force that were lenient at the term's beginning.

@@ -2,9 +2,11 @@ package discovery
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/evidence"
+	"github.com/fairlead-platform/fairlead/internal/may"
 )
 
 // Outcome is what a caller saw of one instance in one second.
@@ -20,13 +22,18 @@ const badShare = 7
 // Reporter is one stream of one caller, by the caller's identity. It is used by
 // one goroutine at a time.
 type Reporter struct {
-	p *Plane
-	r *evidence.Reporter
+	p      *Plane
+	r      *evidence.Reporter
+	caller may.Caller
 }
 
-// Reporter makes the state of a stream.
+// Reporter makes the state of a stream, by the caller's identity: ROLE/NAME. The
+// instances of a service on one host share one, and are one reporter:
+// service/NAME@HOST.
 func (p *Plane) Reporter(identity string) *Reporter {
-	return &Reporter{p, evidence.NewReporter(identity)}
+	role, name, _ := strings.Cut(identity, "/")
+	name, _, _ = strings.Cut(name, "@")
+	return &Reporter{p, evidence.NewReporter(identity), may.Caller{Role: role, Name: name}}
 }
 
 // Weighed notes in how many bytes a second came in, and how many the calls took
@@ -38,22 +45,30 @@ func (r *Reporter) Weighed(report, calls uint64) {
 	}
 }
 
-// Take takes a second in. False says that this control observes nothing now.
+// Take takes a second in. What is said of services whose policies do not allow
+// the caller is discarded, and counted. False says that this control observes
+// nothing now.
 func (r *Reporter) Take(number uint64, seen []Outcome) bool {
 	t := r.p.current()
 	if t == nil {
 		return false
 	}
-	b := evidence.Batch{Number: number, Rows: make([]evidence.Row, len(seen))}
+	b := evidence.Batch{Number: number, Rows: make([]evidence.Row, 0, len(seen))}
+	forbidden := 0
 	t.mu.Lock()
-	for i, o := range seen {
+	for _, o := range seen {
 		x, _ := t.reg.Get(o.Instance) // of one that is not known the handle is 0, which is nobody's
+		if allowed := t.eval.Callers(x.Service); len(allowed) > 0 && may.Check(r.caller, x.Service, allowed) != nil {
+			forbidden++
+			continue
+		}
 		if failed := uint64(o.Failed); failed > 0 && failed*badShare >= uint64(o.OK)+failed {
 			t.detection.sample(x.Handle, time.Now())
 		}
-		b.Rows[i] = evidence.Row{Instance: x.Handle, OK: o.OK, Failed: o.Failed, Refused: o.Refused}
+		b.Rows = append(b.Rows, evidence.Row{Instance: x.Handle, OK: o.OK, Failed: o.Failed, Refused: o.Refused})
 	}
 	t.mu.Unlock()
+	t.ingest.Discard(evidence.NotAllowed, forbidden)
 	t.ingest.Outcomes(r.r, b)
 	if slices.ContainsFunc(seen, func(o Outcome) bool { return o.Refused > 0 }) {
 		t.hurry()

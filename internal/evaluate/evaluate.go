@@ -95,6 +95,24 @@ func (e *Evaluator) SetRoute(r view.Route) {
 	e.touched[r.Service] = true
 }
 
+// SetCallers says whom a service's policy allows to hold its view; none is
+// everyone. The next view tells it.
+func (e *Evaluator) SetCallers(name string, allowed []string) {
+	s := e.service(name)
+	if !slices.Equal(s.callers, allowed) {
+		s.callers = slices.Clone(allowed)
+		e.touched[name] = true
+	}
+}
+
+// Callers that a service's policy allows; none is everyone.
+func (e *Evaluator) Callers(name string) []string {
+	if s := e.services[name]; s != nil {
+		return s.callers
+	}
+	return nil
+}
+
 // Forget drops a service that is gone, with its view.
 func (e *Evaluator) Forget(name string) {
 	if s := e.services[name]; s != nil {

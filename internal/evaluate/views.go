@@ -35,9 +35,10 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	target := &out.Assembly.View
 	target.Seal(s.published)
 	switch {
-	case s.published != nil && s.published.Sum == target.Sum:
+	case s.published != nil && s.published.Sum == target.Sum && slices.Equal(s.published.Callers, s.callers):
 		s.waiting = nil
 		if out.View = s.published; out.View.Shed { // what waited is no more
+			target.Callers = s.callers
 			e.issue(s, target)
 			out.View, out.Changed, out.Nature = target, true, view.Adds
 		}
@@ -51,7 +52,8 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 			trouble := view.TroubleOf(s.published, target, s.planned)
 			urgent := trouble.View()
 			urgent.Seal(s.published)
-			if out.Rest = urgent.Sum != target.Sum && (urgent.InRotation() > 0 || target.InRotation() == 0); out.Rest {
+			if out.Rest = urgent.Sum != target.Sum && (urgent.InRotation() > 0 || target.InRotation() == 0) ||
+				urgent.Sum == target.Sum && !slices.Equal(s.published.Callers, s.callers); out.Rest {
 				s.wait(left)
 			}
 			switch {
@@ -68,6 +70,7 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	if !out.Rest {
 		s.waiting = nil
 	}
+	target.Callers = s.callers
 	out.Nature = view.NatureOf(s.published, target, s.planned)
 	e.issue(s, target)
 	out.View, out.Changed = target, true
@@ -148,6 +151,7 @@ type service struct {
 	terms     *eligibility.Terms
 	assembler view.Assembler
 	route     view.Route
+	callers   []string      // that its policy allows; none is everyone
 	instances []*instance   // by identity, once gathered
 	members   []view.Member // likewise
 	moved     bool          // instances came or left, or all are read otherwise

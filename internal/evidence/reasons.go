@@ -15,6 +15,7 @@ const (
 	TooLarge        Reason = "too-large"        // more rows than a batch may have
 	TooOld          Reason = "too-old"          // a look that says how something was, not how it is
 	TooMany         Reason = "too-many"         // more looks at one target in a second than a prober makes
+	NotAllowed      Reason = "not-allowed"      // an outcome by whom the service's policy does not allow
 	Undeclared      Reason = "undeclared"       // a class that the service's profile does not name
 )
 

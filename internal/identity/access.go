@@ -47,11 +47,12 @@ const (
 	procSubscribe = "fairlead.v1.SubscriptionService/*"
 	procReport    = "fairlead.v1.EvidenceService/ReportOutcomes"
 	procRegister  = "fairlead.v1.RegistryService/*"
+	procResolve   = "fairlead.v1.ResolveService/*"
 )
 
 // Rules is the whole table: what is not in it is refused.
 func Rules() []Rule {
-	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*", "fairlead.v1.DiscoveryAPIService/*", procRegister, procIssueCaller}
+	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*", "fairlead.v1.DiscoveryAPIService/*", procRegister, procResolve, procIssueCaller}
 	return []Rule{
 		{Nobody, SocketControl, []string{procJoin}},
 		{Expired, SocketControl, []string{procRenew}},
@@ -59,9 +60,9 @@ func Rules() []Rule {
 		{Who(Gateway), SocketControl, []string{"fairlead.v1.ViewService/*", procSubscribe, procReport, procRenew}},
 		{Who(Relay), SocketControl, []string{procSubscribe, procReport, procRenew}},
 		{Who(Prober), SocketControl, []string{"fairlead.v1.ProbeService/*", procRenew}},
-		{Who(Agent), SocketControl, []string{procSubscribe, procReport, procRenew}},
-		{Who(Caller), SocketControl, []string{procSubscribe, procReport, procRegister, procRenew}},
-		{Who(Service), SocketControl, []string{procSubscribe, procReport, procRegister, procRenew}},
+		{Who(Agent), SocketControl, []string{procSubscribe, procReport, procResolve, procRenew}},
+		{Who(Caller), SocketControl, []string{procSubscribe, procReport, procResolve, procRegister, procRenew}},
+		{Who(Service), SocketControl, []string{procSubscribe, procReport, procResolve, procRegister, procRenew}},
 		{Who(Operator), SocketControl, append([]string{procRenew}, operatorAPI...)},
 		{Who(Operator), SocketLocal, operatorAPI},
 		{Who(Gateway), SocketRelay, []string{procSubscribe, procReport}},

@@ -26,7 +26,7 @@ func procedures() map[string][]string {
 	for _, f := range []protoreflect.FileDescriptor{
 		fairleadv1.File_fairlead_v1_evidence_proto, fairleadv1.File_fairlead_v1_host_proto, fairleadv1.File_fairlead_v1_identity_proto,
 		fairleadv1.File_fairlead_v1_operator_proto, fairleadv1.File_fairlead_v1_poll_proto,
-		fairleadv1.File_fairlead_v1_view_proto, fairleadv1.File_fairlead_v1_discovery_proto, fairleadv1.File_fairlead_v1_registry_proto,
+		fairleadv1.File_fairlead_v1_view_proto, fairleadv1.File_fairlead_v1_discovery_proto, fairleadv1.File_fairlead_v1_registry_proto, fairleadv1.File_fairlead_v1_resolve_proto,
 	} {
 		for i := range f.Services().Len() {
 			s := f.Services().Get(i)
@@ -48,12 +48,12 @@ var allowed = map[Socket]map[Who]string{
 		Who(Control):  "",
 		Who(Relay):    "SubscriptionService EvidenceService/ReportOutcomes IdentityService/Renew",
 		Who(Prober):   "ProbeService IdentityService/Renew",
-		Who(Agent):    "SubscriptionService EvidenceService/ReportOutcomes IdentityService/Renew",
-		Who(Caller):   "SubscriptionService EvidenceService/ReportOutcomes RegistryService IdentityService/Renew",
-		Who(Service):  "SubscriptionService EvidenceService/ReportOutcomes RegistryService IdentityService/Renew",
+		Who(Agent):    "SubscriptionService EvidenceService/ReportOutcomes ResolveService IdentityService/Renew",
+		Who(Caller):   "SubscriptionService EvidenceService/ReportOutcomes ResolveService RegistryService IdentityService/Renew",
+		Who(Service):  "SubscriptionService EvidenceService/ReportOutcomes ResolveService RegistryService IdentityService/Renew",
 		Who(Gateway):  "ViewService SubscriptionService EvidenceService/ReportOutcomes IdentityService/Renew",
 		Who(Host):     "HostControlService IdentityService/IssueService IdentityService/Renew",
-		Who(Operator): "ServiceAPIService AdminAPIService DiscoveryAPIService RegistryService IdentityService/IssueCaller IdentityService/Renew",
+		Who(Operator): "ServiceAPIService AdminAPIService DiscoveryAPIService RegistryService ResolveService IdentityService/IssueCaller IdentityService/Renew",
 	},
 	SocketGatewayPoll: {
 		Nobody: "", Expired: "", Who(Control): "", Who(Relay): "", Who(Prober): "", Who(Agent): "",

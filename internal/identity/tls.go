@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -18,10 +19,10 @@ type ServerOptions struct {
 	NextProtos []string
 }
 
-// ClientTLS dials a peer that must have the expected role, known by its SPIFFE
+// ClientTLS dials a peer that must have one of the expected roles, known by its SPIFFE
 // identity and not by its host name. It shows the newest certificate. The
 // peer's refusal of ours arrives with the first read, not with the handshake.
-func (k *Keystore) ClientTLS(expect Role) *tls.Config {
+func (k *Keystore) ClientTLS(expect ...Role) *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS13,
 		Time:       k.now,
@@ -37,7 +38,7 @@ func (k *Keystore) ClientTLS(expect Role) *tls.Config {
 				return err
 			}
 			v := verifier{trustDomain: m.id.TrustDomain, roots: m.bundle, now: k.now()}
-			return v.verifyServer(cs, expect)
+			return v.verifyServer(cs, expect...)
 		},
 	}
 }
@@ -57,18 +58,27 @@ func (k *Keystore) presentable() (*tls.Certificate, error) {
 }
 
 // verifyServer is the client's half: a server has no use for an expired one.
-func (v verifier) verifyServer(cs tls.ConnectionState, expect Role) error {
+func (v verifier) verifyServer(cs tls.ConnectionState, expect ...Role) error {
 	peer, err := v.verify(cs.PeerCertificates)
 	if err != nil {
 		return err
 	}
-	if peer.ID.Role != expect {
-		return fmt.Errorf("%w: dialled a %s and reached %s", ErrWrongRole, expect, peer.ID)
+	if !slices.Contains(expect, peer.ID.Role) {
+		return fmt.Errorf("%w: dialled a %s and reached %s", ErrWrongRole, oneOf(expect), peer.ID)
 	}
 	if peer.Expired {
 		return clockError("the certificate of "+peer.ID.String(), cs.PeerCertificates[0], v.now)
 	}
 	return nil
+}
+
+// oneOf names roles as a person would.
+func oneOf(roles []Role) string {
+	names := make([]string, len(roles))
+	for i, r := range roles {
+		names[i] = string(r)
+	}
+	return strings.Join(names, " or a ")
 }
 
 // ServerTLS asks for a client certificate and lets through: a true identity,

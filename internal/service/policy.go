@@ -26,7 +26,8 @@ type Policy struct {
 	Guard Guard      `json:"guard"`
 	// Ramp in place of the health contract's; nil leaves it to that.
 	Ramp *Ramp `json:"ramp,omitempty"`
-	// AllowedCallers are "role/name" or "role/*"; none is everyone.
+	// AllowedCallers are "role/name", "role/*" or "agent/name/workload"; none is
+	// everyone.
 	AllowedCallers []string `json:"allowedCallers,omitempty"`
 }
 
@@ -85,7 +86,10 @@ func (p Policy) Check() error {
 	wrong(len(p.AllowedCallers) > mostAllowed, "allowedCallers has %d entries: use at most %d, and role/* for all of a role", len(p.AllowedCallers), mostAllowed)
 	for i, c := range p.AllowedCallers {
 		role, name, ok := strings.Cut(c, "/")
-		wrong(!ok || !slices.Contains(CallerRoles(), role) || !callerName(name), "allowedCallers: %q: say ROLE/NAME or ROLE/*, where ROLE is %s", c, strings.Join(CallerRoles(), ", "))
+		if n, workload, has := strings.Cut(name, "/"); has && role == "agent" && callerName(workload) {
+			name = n // one workload of the agent's machine
+		}
+		wrong(!ok || !slices.Contains(CallerRoles(), role) || !callerName(name), "allowedCallers: %q: say ROLE/NAME, ROLE/* or agent/NAME/WORKLOAD, where ROLE is %s", c, strings.Join(CallerRoles(), ", "))
 		wrong(slices.Contains(p.AllowedCallers[:i], c), "allowedCallers: %q is there twice", c)
 	}
 	return errors.Join(all...)

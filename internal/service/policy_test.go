@@ -25,10 +25,10 @@ func TestAPolicyThatIsWrongIsRefusedWithWhatToSay(t *testing.T) {
 		{"a first step that is a whole trial", func(p *Policy) { p.Ramp = &Ramp{Seconds: 60, Steps: []float64{0.9, 1}} }, "is tried with it"},
 		{"a ramp without an end", func(p *Policy) { p.Ramp = &Ramp{Seconds: 60, Steps: []float64{0.1, 0.5}} }, "the last is 1"},
 		{"steps that fall", func(p *Policy) { p.Ramp = &Ramp{Seconds: 60, Steps: []float64{0.3, 0.2, 1}} }, "each is more"},
-		{"a caller of no role", func(p *Policy) { p.AllowedCallers = []string{"web"} }, "ROLE/NAME or ROLE/*"},
+		{"a caller of no role", func(p *Policy) { p.AllowedCallers = []string{"web"} }, "say ROLE/NAME, ROLE/*"},
 		{"a caller of a role that calls nobody", func(p *Policy) { p.AllowedCallers = []string{"host/a"} }, "where ROLE is service"},
-		{"a caller without a name", func(p *Policy) { p.AllowedCallers = []string{"service/"} }, "ROLE/NAME or ROLE/*"},
-		{"a pattern", func(p *Policy) { p.AllowedCallers = []string{"service/we*"} }, "ROLE/NAME or ROLE/*"},
+		{"a caller without a name", func(p *Policy) { p.AllowedCallers = []string{"service/"} }, "say ROLE/NAME, ROLE/*"},
+		{"a pattern", func(p *Policy) { p.AllowedCallers = []string{"service/we*"} }, "say ROLE/NAME, ROLE/*"},
 		{"one caller twice", func(p *Policy) { p.AllowedCallers = []string{"service/web", "service/web"} }, "there twice"},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -40,7 +40,7 @@ func TestAPolicyThatIsWrongIsRefusedWithWhatToSay(t *testing.T) {
 		})
 	}
 	p := DefaultPolicy()
-	p.AllowedCallers, p.Ramp = []string{"service/web", "caller/batch.1", "gateway/*"}, &Ramp{Steps: []float64{0.1, 1}}
+	p.AllowedCallers, p.Ramp = []string{"service/web", "caller/batch.1", "gateway/*", "agent/*/job"}, &Ramp{Steps: []float64{0.1, 1}}
 	if err := p.Check(); err != nil {
 		t.Errorf("refused: %v", err)
 	}

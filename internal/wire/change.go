@@ -15,7 +15,7 @@ func ChangeProto(c view.Change) *pb.ViewChange {
 	p := &pb.ViewChange{
 		Service: c.Service, BaseEpoch: c.Base.Epoch, BaseCounter: c.Base.Counter, Counter: c.To.Counter,
 		Deleted: c.Deleted, Empty: c.Empty, Gone: c.Gone, SameMarks: c.SameMarks, Digest: digestBytes(c.Digest),
-		Nature: uint32(c.Nature), Shed: c.Shed,
+		Nature: uint32(c.Nature), Shed: c.Shed, AllowedCallers: c.Callers,
 	}
 	for _, e := range c.Put {
 		p.Put = append(p.Put, &pb.Endpoint{
@@ -23,12 +23,17 @@ func ChangeProto(c view.Change) *pb.ViewChange {
 			Verdict: verdictProto(e.Verdict), HealthUnknown: e.HealthUnknown,
 		})
 	}
-	for _, m := range c.Marks {
-		p.Marks = append(p.Marks, &pb.ZoneMark{
+	p.Marks = marksProto(c.Marks)
+	return p
+}
+
+func marksProto(marks []view.ZoneMark) (out []*pb.ZoneMark) {
+	for _, m := range marks {
+		out = append(out, &pb.ZoneMark{
 			Group: m.Group, Zone: m.Zone, DegradedConfidence: m.DegradedConfidence, Counted: count(m.Counted), In: count(m.In),
 		})
 	}
-	return p
+	return out
 }
 
 // Change reads the wire form, which came under a welcome of this region and
@@ -37,7 +42,7 @@ func Change(p *pb.ViewChange, region string, e view.Epoch) (view.Change, error) 
 	c := view.Change{
 		Service: p.GetService(), Epoch: e, To: view.Version{Region: region, Incarnation: e.Incarnation, Epoch: e.Number, Counter: p.GetCounter()},
 		Deleted: p.GetDeleted(), Empty: p.GetEmpty(), Gone: list(p.GetGone()), SameMarks: p.GetSameMarks(),
-		Nature: view.Nature(p.GetNature()), Shed: p.GetShed(),
+		Nature: view.Nature(p.GetNature()), Shed: p.GetShed(), Callers: p.GetAllowedCallers(),
 	}
 	if p.GetBaseCounter() != 0 {
 		c.Base = view.Version{Region: region, Incarnation: e.Incarnation, Epoch: p.GetBaseEpoch(), Counter: p.GetBaseCounter()}

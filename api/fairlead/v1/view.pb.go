@@ -1743,9 +1743,12 @@ type ViewChange struct {
 	Nature uint32 `protobuf:"varint,12,opt,name=nature,proto3" json:"nature,omitempty"`
 	// Shed says that more is known than is told here: what takes no traffic from
 	// trouble waits, because more changes than can be sent.
-	Shed          bool `protobuf:"varint,13,opt,name=shed,proto3" json:"shed,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Shed bool `protobuf:"varint,13,opt,name=shed,proto3" json:"shed,omitempty"`
+	// AllowedCallers of the service's policy, all of them: who passes the view on
+	// passes it to no others. None is everyone.
+	AllowedCallers []string `protobuf:"bytes,14,rep,name=allowed_callers,json=allowedCallers,proto3" json:"allowed_callers,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *ViewChange) Reset() {
@@ -1867,6 +1870,13 @@ func (x *ViewChange) GetShed() bool {
 		return x.Shed
 	}
 	return false
+}
+
+func (x *ViewChange) GetAllowedCallers() []string {
+	if x != nil {
+		return x.AllowedCallers
+	}
+	return nil
 }
 
 // RelayTally says how far the subscribers of a relay are. A service whose
@@ -2579,7 +2589,7 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
 	"\amissing\x18\x03 \x03(\tR\amissing\"M\n" +
 	"\x14SubscriptionsRefused\x125\n" +
-	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\xff\x02\n" +
+	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\xa8\x03\n" +
 	"\n" +
 	"ViewChange\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1d\n" +
@@ -2597,7 +2607,8 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	" \x01(\bR\tsameMarks\x12\x16\n" +
 	"\x06digest\x18\v \x01(\fR\x06digest\x12\x16\n" +
 	"\x06nature\x18\f \x01(\rR\x06nature\x12\x12\n" +
-	"\x04shed\x18\r \x01(\bR\x04shed\"C\n" +
+	"\x04shed\x18\r \x01(\bR\x04shed\x12'\n" +
+	"\x0fallowed_callers\x18\x0e \x03(\tR\x0eallowedCallers\"C\n" +
 	"\n" +
 	"RelayTally\x125\n" +
 	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.ServiceTallyR\bservices\"\x81\x01\n" +

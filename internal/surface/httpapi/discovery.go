@@ -35,6 +35,8 @@ type Discovery interface {
 type Views interface {
 	// Published is the version of a service's newest view; zero is none.
 	Published(service string) view.Version
+	// Newest is a service's newest view, and since when it is; nil is none.
+	Newest(service string) (v *view.Service, age time.Duration)
 	Holders(service string) []service.ViewHolder
 	Subscribers() []service.Subscriber
 	// Holding says who holds a service's view, relays' subscribers included.

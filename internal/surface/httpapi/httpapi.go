@@ -83,6 +83,9 @@ type Config struct {
 	Views Views
 	// Drills exercises what is claimed; nil makes none.
 	Drills Drills
+	// Refused is told of each question that a service's policy forbids; nil
+	// need not know.
+	Refused func(err error)
 	// Runtime compares authorities and registry; nil compares nothing.
 	Runtime Runtime
 	// Registry takes registrations; nil takes none.
@@ -119,6 +122,9 @@ func New(c Config) *API {
 	if c.MaxArtifact == 0 {
 		c.MaxArtifact = 4 << 30
 	}
+	if c.Refused == nil {
+		c.Refused = func(error) {}
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
@@ -138,6 +144,7 @@ func (a *API) Handler() http.Handler {
 	mux.Handle(fairleadv1connect.NewAdminAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewDiscoveryAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewRegistryServiceHandler(registryConnect{a}, opts...))
+	mux.Handle(fairleadv1connect.NewResolveServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewIdentityServiceHandler(identityConnect{a}, opts...))
 	return onlyMethods(mux)
 }

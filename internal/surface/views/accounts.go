@@ -83,7 +83,7 @@ func (s *Server) tallyLocked(sub *subscriber, m *pb.RelayTally) error {
 	}
 	now := s.now()
 	for _, x := range m.GetServices() {
-		h, t := sub.holds[x.GetService()], s.topics[x.GetService()]
+		h, t := sub.holds[x.GetService()], s.topics[x.GetService()] // a relay is never barred
 		if h == nil || t == nil {
 			continue
 		}

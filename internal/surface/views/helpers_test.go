@@ -43,6 +43,9 @@ func published(e view.Epoch, service string, counter uint64, endpoints int) *vie
 func nameInMetadata(ctx context.Context) (role, name string, err error) {
 	md, _ := metadata.FromIncomingContext(ctx)
 	if names := md.Get("name"); len(names) == 1 {
+		if role, name, ok := strings.Cut(names[0], "/"); ok {
+			return role, name, nil
+		}
 		for _, role := range []string{"relay", "service"} {
 			if strings.HasPrefix(names[0], role) {
 				return role, names[0], nil
@@ -98,7 +101,7 @@ func subscribe(t testing.TB, c pb.SubscriptionServiceClient, name string, hello 
 		t.Fatal(err)
 	}
 	if hello == nil {
-		hello = &pb.SubscribeHello{Name: name, Session: "s1", Library: "test 1", Features: views.Features()}
+		hello = &pb.SubscribeHello{Name: name[strings.Index(name, "/")+1:], Session: "s1", Library: "test 1", Features: views.Features()}
 	}
 	r := &raw{t: t, SubscriptionService_SubscribeClient: stream}
 	r.say(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Hello{Hello: hello}})

@@ -106,7 +106,7 @@ func (s *Server) holdingLocked(of string, most int) service.Holding {
 		}
 	}
 	for _, sub := range s.subscribers {
-		if h := sub.holds[of]; h != nil && !sub.relays() {
+		if h := sub.holds[of]; h != nil && !h.barred && !sub.relays() {
 			out.Rows = append(out.Rows, s.rowLocked(sub, t, h, now, at))
 		}
 	}

@@ -158,7 +158,7 @@ func (s *Server) take(sub *subscriber) *frame {
 			continue
 		}
 		h.waits, h.hurries = false, false
-		if t == nil || t.newest == nil || h.version == t.newest.Version && h.digest == t.digest {
+		if t == nil || t.newest == nil || h.barred || h.version == t.newest.Version && h.digest == t.digest {
 			continue
 		}
 		base := h.sent

@@ -9,6 +9,7 @@ package views
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,8 +26,9 @@ type Config struct {
 	// Peer says who is at the other end of a stream, by its certificate. What a
 	// subscriber says of itself must equal it.
 	Peer func(ctx context.Context) (role, name string, err error)
-	// May says why a subscriber may not hold a service's view; nil lets everyone.
-	May func(role, name, service string) error
+	// Refused is told of each subscription that a service's policy forbids; nil
+	// need not know.
+	Refused func(err error)
 	// Leader is the address of another control that leads, for who is refused
 	// here; nil, or an empty one, knows of none.
 	Leader func() string
@@ -73,8 +75,8 @@ type Server struct {
 
 // New makes a Server; Register puts it on a gRPC server.
 func New(cfg Config) *Server {
-	if cfg.May == nil {
-		cfg.May = func(string, string, string) error { return nil }
+	if cfg.Refused == nil {
+		cfg.Refused = func(error) {}
 	}
 	if cfg.Leader == nil {
 		cfg.Leader = func() string { return "" }
@@ -126,8 +128,13 @@ func (s *Server) Publish(v *view.Service, nature view.Nature) {
 		s.cfg.Log.Warn("a view that is no newer was published", "service", v.Name, "published", v.Version, "newest", t.newest.Version)
 		return
 	}
+	admits := t.newest == nil || !slices.Equal(t.newest.Callers, v.Callers)
 	t.publish(v, digest, nature)
+	if admits {
+		s.admitLocked(t)
+	}
 	now := s.now()
+	t.at = now
 	t.ledger.Publish(budget.NumberOf(v.Version), nature, t.callers, now)
 	for sub, h := range t.subscribers {
 		sub.stirLocked(v.Name, h, nature.Urgent(), now)
@@ -143,6 +150,9 @@ func (s *Server) Forget(service string) {
 		s.retireLocked(t)
 		t.ledger = budget.Ledger{}
 		clear(t.frames)
+		for sub := range t.barred { // there is nothing any more that they are kept from
+			s.letInLocked(sub, t, sub.holds[service])
+		}
 		s.dropLocked(service, t)
 	}
 }
@@ -176,7 +186,7 @@ func (s *Server) retireLocked(t *topic) {
 func (s *Server) topicLocked(service string) *topic {
 	t := s.topics[service]
 	if t == nil {
-		t = &topic{frames: map[frameKey]*frame{}, subscribers: map[*subscriber]*holding{}}
+		t = &topic{frames: map[frameKey]*frame{}, subscribers: map[*subscriber]*holding{}, barred: map[*subscriber]struct{}{}}
 		s.topics[service] = t
 	}
 	return t

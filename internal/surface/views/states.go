@@ -3,6 +3,7 @@ package views
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
@@ -24,6 +25,10 @@ func (s *Server) Subscribers() []service.Subscriber {
 			x.Away = &service.Away{For: millis(a.GetAwayMs()), Calls: a.GetCalls(), Failed: a.GetFailed(), Unroutable: a.GetUnroutable()}
 		}
 		for name, h := range sub.holds {
+			if h.barred {
+				x.Views--
+				continue
+			}
 			if t := s.topics[name]; t != nil && t.newest != nil && h.applied != t.newest.Version {
 				x.Behind++
 			}
@@ -46,6 +51,17 @@ func (s *Server) Published(of string) view.Version {
 	return view.Version{}
 }
 
+// Newest is a service's newest view, and since when it is; nil is none. It is
+// not to be changed.
+func (s *Server) Newest(of string) (v *view.Service, age time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t := s.topics[of]; t != nil && t.newest != nil {
+		return t.newest, s.now() - t.at
+	}
+	return nil, 0
+}
+
 // Holders of a service's view, by role and name.
 func (s *Server) Holders(of string) []service.ViewHolder {
 	s.mu.Lock()
@@ -54,7 +70,7 @@ func (s *Server) Holders(of string) []service.ViewHolder {
 	var out []service.ViewHolder
 	for _, sub := range s.subscribers {
 		h := sub.holds[of]
-		if h == nil {
+		if h == nil || h.barred {
 			continue
 		}
 		out = append(out, service.ViewHolder{

@@ -64,6 +64,8 @@ type holding struct {
 	waits   bool          // in urgent or rest
 	hurries bool          // in urgent
 
+	barred bool // by the service's policy: nothing is sent, and nothing owed
+
 	applied   view.Version
 	objection string
 	owes      budget.Number // what came after it is to be acknowledged
@@ -260,6 +262,7 @@ func (s *Server) unlistLocked(sub *subscriber, service string) {
 		sub.leaveLocked(t, h)
 	}
 	delete(t.subscribers, sub)
+	delete(t.barred, sub)
 	s.dropLocked(service, t)
 }
 
@@ -338,9 +341,6 @@ func (s *Server) mayLocked(sub *subscriber, service string) string {
 	case sub.holds[service] == nil && len(sub.holds) >= MostServices:
 		return "a subscriber holds at most 2,000 services"
 	}
-	if err := s.cfg.May(sub.role, sub.name, service); err != nil {
-		return err.Error()
-	}
 	return ""
 }
 
@@ -352,12 +352,15 @@ func (s *Server) addLocked(sub *subscriber, a *pb.Subscription) {
 		h.version = view.Version{} // it holds something that is not known here
 	}
 	h.applied = h.version
+	sub.holds[a.GetService()] = h
+	if !s.admittedLocked(sub, t, a.GetService()) {
+		return
+	}
 	if old := t.subscribers[sub]; old != nil {
 		h.waits, h.hurries, h.owes, h.tally = old.waits, old.hurries, old.owes, old.tally
 	} else {
 		sub.joinLocked(t, h)
 	}
-	sub.holds[a.GetService()] = h
 	t.subscribers[sub] = h
 	sub.stirLocked(a.GetService(), h, false, s.now())
 }
@@ -365,7 +368,7 @@ func (s *Server) addLocked(sub *subscriber, a *pb.Subscription) {
 func (s *Server) appliedLocked(sub *subscriber, a *pb.AppliedView) {
 	h, t := sub.holds[a.GetService()], s.topics[a.GetService()]
 	v := view.Version{Region: s.region, Incarnation: sub.epoch.Incarnation, Epoch: a.GetEpoch(), Counter: a.GetCounter()}
-	if h == nil || t == nil || t.newest == nil || v.Against(t.newest.Version) == view.Newer {
+	if h == nil || h.barred || t == nil || t.newest == nil || v.Against(t.newest.Version) == view.Newer {
 		return
 	}
 	h.applied, h.objection = v, a.GetObjection()

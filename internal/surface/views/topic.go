@@ -3,6 +3,7 @@ package views
 import (
 	"slices"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 
@@ -16,10 +17,12 @@ import (
 // may come back with.
 type topic struct {
 	newest      *view.Service
-	digest      view.Digest // of newest
-	recent      []retained  // the newest is last
+	digest      view.Digest   // of newest
+	at          time.Duration // when newest was published
+	recent      []retained    // the newest is last
 	frames      map[frameKey]*frame
 	subscribers map[*subscriber]*holding
+	barred      map[*subscriber]struct{} // that hold nothing, by its policy
 	ledger      budget.Ledger
 	callers     int // who routes by it: subscribers, and those of relays
 }

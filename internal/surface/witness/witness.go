@@ -22,7 +22,7 @@ type Config struct {
 	PeerName func(ctx context.Context) (string, error)
 	// Reporter begins a stream of one reporter. What it returns takes a batch
 	// in, one at a time; false says that this control takes none.
-	Reporter func(name string) func(*pb.ReportOutcomesRequest) bool
+	Reporter func(ctx context.Context) (func(*pb.ReportOutcomesRequest) bool, error)
 	// Probing says what probers look at; its zero value serves no prober.
 	Probing Probing
 }
@@ -47,11 +47,10 @@ func (s *Server) Register(r grpc.ServiceRegistrar) {
 // ReportOutcomes takes batches in until the stream ends, or until this control
 // takes none: the reporter then finds the one that does.
 func (s *Server) ReportOutcomes(stream pb.EvidenceService_ReportOutcomesServer) error {
-	name, err := s.cfg.PeerName(stream.Context())
+	take, err := s.cfg.Reporter(stream.Context())
 	if err != nil {
 		return status.Error(codes.Unauthenticated, err.Error())
 	}
-	take := s.cfg.Reporter(name)
 	for {
 		batch, err := stream.Recv()
 		if errors.Is(err, io.EOF) {

@@ -1,0 +1,33 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/fairlead-platform/fairlead/resolver"
+)
+
+func TestAPickWhoseEndNobodyTellsIsGivenUp(t *testing.T) {
+	now := time.Unix(0, 0)
+	p := newPicks(func() time.Time { return now })
+	early := p.add("web", "payments", resolver.Pick{})
+	now = now.Add(pickFor)
+	late := p.add("web", "payments", resolver.Pick{})
+	now = now.Add(time.Second)
+	p.expire()
+	if _, ok := p.take("web", early); ok {
+		t.Error("one counts as in flight after two minutes")
+	}
+	if _, ok := p.take("job", late); ok {
+		t.Error("one was taken by another workload")
+	}
+	if _, ok := p.take("web", late); !ok || p.len() != 0 {
+		t.Errorf("the other is gone too, or %d are left", p.len())
+	}
+	for range mostPicks + 10 {
+		p.add("web", "payments", resolver.Pick{})
+	}
+	if p.len() != mostPicks {
+		t.Errorf("%d are open", p.len())
+	}
+}
