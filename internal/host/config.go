@@ -82,6 +82,7 @@ type Timing struct {
 	Look         time.Duration // between looks at a live instance; zero means 1 s
 	Redial       time.Duration // most between two dials; zero means 1 s
 	DeafFor      time.Duration // one that was live and no longer listens is replaced after it; zero means 30 s
+	Identities   time.Duration // between looks whether an identity is missing or due; zero means 5 s
 	KeepArtifact time.Duration // an unused artifact is kept; zero means 10 min
 }
 
@@ -99,6 +100,7 @@ func (t Timing) withDefaults() Timing {
 		{&t.Look, time.Second},
 		{&t.Redial, time.Second},
 		{&t.DeafFor, 30 * time.Second},
+		{&t.Identities, 5 * time.Second},
 		{&t.KeepArtifact, 10 * time.Minute},
 	} {
 		if *d.field == 0 {

@@ -33,9 +33,8 @@ const (
 
 	// firstIdentity is how long a start waits for an identity that the host has
 	// not yet, where it hears control.
-	firstIdentity   = 2 * time.Second
-	identitiesEvery = 5 * time.Second
-	issueTimeout    = 10 * time.Second
+	firstIdentity = 2 * time.Second
+	issueTimeout  = 10 * time.Second
 )
 
 // identities are those of the services that run here. The host has each in a
@@ -63,7 +62,11 @@ func (i *identities) lend(in *instance, user *account) {
 		i.renew(ctx, service)
 		cancel()
 	}
-	if err := i.copyTo(in, user); err != nil && !errors.Is(err, credential.ErrNone) {
+	err := i.copyTo(in, user)
+	if errors.Is(err, credential.ErrNone) { // it may look for it there
+		err = os.Mkdir(in.identity(), 0o711)
+	}
+	if err != nil {
 		i.h.log.Warn("an instance is without an identity", "instance", in.rec.ID, "error", err)
 	}
 }
@@ -88,7 +91,7 @@ func (i *identities) keep() {
 	if i.none() {
 		return
 	}
-	for sleep(i.h.ctx, identitiesEvery) {
+	for sleep(i.h.ctx, i.h.cfg.Timing.Identities) {
 		running := i.running()
 		for service, all := range running {
 			if !i.due(service) {
