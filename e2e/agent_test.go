@@ -115,6 +115,9 @@ func TestAnAgentsCallerDoesNotFailWhileEverythingElseIsKilledForGoodAndTheAgentI
 	f.must("deploy", "hello", "--instances", "3", "--", testapp)
 	a := f.startAgent(identity, socket)
 	c := newAgentCaller(t, socket, "hello")
+	eventually(t, time.Minute, "the agent knows all three", func() bool {
+		return strings.Count(f.run("resolve", "hello", "--agent", socket, "--wait", "1s").stdout, "eligible") == 3
+	})
 	c.calls(100)
 	if out := f.must("resolve", "hello", "--agent", socket).stdout; !strings.Contains(out, "from stream; the plane was heard") || strings.Count(out, "eligible") != 3 {
 		t.Errorf("it holds:\n%s", out)

@@ -34,6 +34,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/store"
 	"github.com/fairlead-platform/fairlead/internal/store/memory"
 	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
+	surface "github.com/fairlead-platform/fairlead/internal/surface/views"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -101,6 +102,19 @@ func TestScripts(t *testing.T) {
 	})
 }
 
+// view of a service of which one zone's health is disregarded.
+func (p *plane) view(name string, allowed []string) *view.Service {
+	e := p.Epoch()
+	return &view.Service{
+		Name: name, Epoch: e, Version: view.Version{Incarnation: e.Incarnation, Epoch: e.Number, Counter: 7}, Callers: allowed,
+		Endpoints: []view.Endpoint{
+			{ID: "i1", Revision: name + "-00001", Address: "10.0.0.7:20001", Zone: "a", Weight: 1000, Verdict: view.Eligible},
+			{ID: "i2", Revision: name + "-00001", Address: "10.0.0.8:20001", Zone: "b", Weight: 0, Verdict: view.Ineligible, HealthUnknown: true},
+		},
+		Marks: []view.ZoneMark{{Group: name + "-00001", Zone: "a", DegradedConfidence: true, Counted: 4, In: 1}},
+	}
+}
+
 // freeAddress is one at which nobody listens.
 func freeAddress(t *testing.T) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -117,6 +131,7 @@ type plane struct {
 	store     *memory.Store
 	bucket    *dir.Bucket
 	authority *identity.Authority
+	views     *surface.Server
 	api       *httpapi.API
 	server    *http.Server
 	served    chan error
@@ -148,8 +163,10 @@ func newPlane(work string) (*plane, error) {
 	if p.authority, err = identity.OpenAuthority(filepath.Join(p.data, "authority"), identity.AuthorityOptions{}); err != nil {
 		return nil, err
 	}
+	p.views = surface.New(surface.Config{})
+	p.views.Begin(p.Epoch())
 	p.api = httpapi.New(httpapi.Config{
-		Store: p.store, Bucket: p.bucket, Hosts: hosts{p}, Gateways: gateways{}, Logs: p, Leader: p, Authority: p.authority, Discovery: p, Runtime: p, Registry: p,
+		Store: p.store, Bucket: p.bucket, Hosts: hosts{p}, Gateways: gateways{}, Logs: p, Leader: p, Authority: p.authority, Discovery: p, Runtime: p, Registry: p, Views: p.views,
 		NewID: func() string { return ulid.Make().String() }, Rand: rand.Reader,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -539,6 +556,9 @@ func (p *plane) do(args []string) error {
 		return p.deployed(d)
 	case "registered", "deregistered":
 		return p.awaitLease(args[1], args[0] == "registered")
+	case "publishes": // a view of a service with two endpoints, to these callers
+		p.views.Publish(p.view(args[1], args[2:]), view.Adds)
+		return nil
 	case "open":
 		return p.open()
 	}

@@ -44,7 +44,7 @@ func onlyMethods(next http.Handler) http.Handler {
 // methods :: path of a method that Handler serves → true
 func methods() map[string]bool {
 	out := map[string]bool{}
-	for _, f := range []protoreflect.FileDescriptor{fairleadv1.File_fairlead_v1_operator_proto, fairleadv1.File_fairlead_v1_discovery_proto, fairleadv1.File_fairlead_v1_registry_proto, fairleadv1.File_fairlead_v1_identity_proto} {
+	for _, f := range []protoreflect.FileDescriptor{fairleadv1.File_fairlead_v1_operator_proto, fairleadv1.File_fairlead_v1_discovery_proto, fairleadv1.File_fairlead_v1_registry_proto, fairleadv1.File_fairlead_v1_resolve_proto, fairleadv1.File_fairlead_v1_identity_proto} {
 		for i := range f.Services().Len() {
 			s := f.Services().Get(i)
 			for j := range s.Methods().Len() {
