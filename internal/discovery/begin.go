@@ -55,6 +55,7 @@ type term struct {
 	unroutedAs  map[string][]string             // :: service without a deployment → revisions in its view
 	externalsAt uint64                          // sequence at which external services were read
 	words       map[string]service.Word         // :: instance → what it says about itself
+	details     map[string]string               // :: instance → why it is not live, as its host sees it
 	synced      int64                           // tick of the last listing
 	changed     <-chan struct{}                 // of the hosts
 	readAt      uint64                          // sequence at which contracts were read
@@ -80,7 +81,7 @@ func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	t := &term{
 		p: p, lead: l, log: p.log, began: time.Now(), keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), hurried: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
 		contracts: map[string]eligibility.Contract{}, governed: map[string]service.Policy{}, trips: map[string][]trip{}, tripDocs: map[string]string{}, handles: map[string]uint32{},
-		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, alarms: map[string]map[string]Alarm{}, words: map[string]service.Word{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
+		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, alarms: map[string]map[string]Alarm{}, words: map[string]service.Word{}, details: map[string]string{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
 	}
 	t.detection.begin(p.detected)
 	t.records = newRecords(l, p.log, t.living)

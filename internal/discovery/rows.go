@@ -146,6 +146,7 @@ func (t *term) forgetEnded(listed map[string]bool, now int64) {
 				delete(t.ended, x.ID)
 				delete(t.handles, x.ID)
 				delete(t.words, x.ID)
+				delete(t.details, x.ID)
 			}
 		}
 	}

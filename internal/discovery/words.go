@@ -26,6 +26,11 @@ func (t *term) self(host string, i service.Instance) {
 		t.detection.sample(by, time.Now())
 	}
 	t.ingest.Self(by, x.Handle, selfOf(i.State, i.Word, c.Dependencies))
+	if by == x.Handle {
+		if delete(t.details, x.ID); i.State == service.InstanceStarting && i.Detail != "" {
+			t.details[x.ID] = i.Detail
+		}
+	}
 	switch {
 	case by == 0:
 	case i.Word.Equal(service.Word{}):
@@ -65,6 +70,9 @@ func (t *term) said(name string) map[string][]string {
 		declared[d.Name] = d
 	}
 	for _, x := range t.reg.Of(name) {
+		if d := t.details[x.ID]; d != "" {
+			out[x.ID] = append(out[x.ID], "self: its host says: "+d)
+		}
 		for _, d := range t.words[x.ID].Dependencies {
 			line := fmt.Sprintf("self: %s degraded by %d.%d%%", d.Name, d.Degraded/10, d.Degraded%10)
 			if d.Detail != "" {

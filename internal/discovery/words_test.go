@@ -69,6 +69,30 @@ func TestADependencyLowersItsUsersOnlyAsFarAsItsDeclaredAuthority(t *testing.T) 
 	})
 }
 
+func TestWhyAHostDoesNotSeeAnInstanceLiveIsToldWithItsVerdict(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		r.hosts.run(2)
+		l := r.begin()
+		defer l.stop()
+		time.Sleep(3 * time.Second)
+		r.hosts.edit(func() {
+			r.hosts.all[0].State, r.hosts.all[0].Detail = service.InstanceStarting, "its process 7 is stopped"
+		})
+		time.Sleep(2 * time.Second)
+		r.expect(l, "i1 ineligible says-unready, i2 eligible serving")
+		all, _ := l.Standings("s")
+		if d := cmp.Diff([]string{"self: its host says: its process 7 is stopped"}, all[0].Said); d != "" {
+			t.Error(d)
+		}
+		r.hosts.edit(func() { r.hosts.all[0].State = service.InstanceLive })
+		time.Sleep(40 * time.Second)
+		r.expect(l, "i1 eligible serving, i2 eligible serving")
+		if all, _ := l.Standings("s"); len(all[0].Said) != 0 {
+			t.Errorf("it is live, and %v", all[0].Said)
+		}
+	})
+}
+
 func TestADatabaseThatFaltersForAllLowersEachAndRemovesNobody(t *testing.T) {
 	inRegion(t, func(r *rig) {
 		r.declare(depending(eligibility.Dependency{Name: "database"}))

@@ -31,6 +31,7 @@ type instance struct {
 	child   *os.Process // nil when adopted: it cannot be waited for
 	poke    chan struct{}
 	gone    chan struct{} // closed when the process and its whole session have ended
+	halted  int           // looks in a row at which its process was stopped; the looker's own
 
 	// Under the host's mu:
 	state  service.InstanceState

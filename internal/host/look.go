@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -93,6 +95,9 @@ func (h *Host) sight(in *instance, deep bool) sight {
 		}
 		return s
 	}
+	if in.halted = in.halts(s.held); in.halted > haltedLooks {
+		return sight{held: s.held, detail: fmt.Sprintf("its process %d is stopped (SIGSTOP or a debugger): its port takes connections, and nothing answers; kill -CONT %[1]d has it go on", s.held.pid())}
+	}
 	if path := in.rec.Assignment.Template.ReadyPath; path != "" {
 		if why := ready(h.ctx, in.addr, path); why != "" {
 			return sight{held: s.held, detail: why, lines: in.journal.lastLines(shownLines)}
@@ -100,6 +105,31 @@ func (h *Host) sight(in *instance, deep bool) sight {
 	}
 	return sight{live: true, held: s.held}
 }
+
+// halts counts looks in a row at which the process that holds the socket was
+// stopped: the socket takes connections all the same, so that no probe of a port
+// notices.
+func (in *instance) halts(held *ownSocket) int {
+	p, err := readProc(held.pid())
+	if err != nil || p.state != 'T' && p.state != 't' {
+		return 0
+	}
+	return in.halted + 1
+}
+
+// pid of the process by which the socket is known.
+func (o *ownSocket) pid() int {
+	name, _, _ := strings.Cut(strings.TrimPrefix(o.link, "/proc/"), "/")
+	pid, err := strconv.Atoi(name)
+	if err != nil {
+		return 0 // no process
+	}
+	return pid
+}
+
+// haltedLooks in a row say nothing yet: who takes a picture of a process stops it
+// for a moment.
+const haltedLooks = 1
 
 func (o *ownSocket) open() bool {
 	inode, ok := socketAt(o.link)

@@ -326,6 +326,27 @@ func TestAnInstanceThatNoLongerListensIsSaidToAndReplaced(t *testing.T) {
 	until(t, "the deaf one's end", func() bool { return len(host.Carriers(first.GetId())) == 0 && len(r.Reports()) == 1 })
 }
 
+func TestAStoppedProcessIsNotLiveThoughItsPortTakesConnectionsAndGoesOnAsItWas(t *testing.T) {
+	r := start(t)
+	r.assign(t, hosttest.TemplateOf(hosttest.Serves))
+	first := r.awaitLive(t)
+	pid := int(first.GetPid())
+	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGCONT) })
+	in := r.awaitDetail(t, fmt.Sprintf("its process %d is stopped", pid))
+	if in.GetState() != "starting" || in.GetId() != first.GetId() {
+		t.Errorf("it is shown as %v", in)
+	}
+	if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if in := r.awaitLive(t); in.GetId() != first.GetId() || in.GetRestarts() != 0 {
+		t.Errorf("%v was replaced by %v", first, in)
+	}
+}
+
 func TestAReadyPathThatFailsForLongReplacesNothing(t *testing.T) {
 	r := startIn(t, filepath.Join(t.TempDir(), "host"), func(c *host.Config) { c.Timing.DeafFor = time.Millisecond })
 	tmpl := hosttest.TemplateOf(hosttest.Wavers)
