@@ -39,6 +39,7 @@ var benchmarks = []benchmark{
 	{"estate", "the discovery plane's fold and views at a region's size", benchEstate},
 	{"pick", "a caller's pick at 3,000 endpoints", benchPick},
 	{"coldstart", "a caller's start from the views on its disk", benchColdStart},
+	{"views", "a change's way to many subscribers, and go-control-plane's delta EDS", benchViews},
 	{"commits", "commits of the store, single and grouped", benchCommits},
 }
 

@@ -106,22 +106,37 @@ func (d *Drill) See(now time.Duration, there []Seen) {
 	if d.State != Return {
 		return
 	}
-	is := make(map[[2]string]Seen, len(there)) // :: role, name → it
+	before := make(map[Seen]bool, len(d.Parties))
+	for _, p := range d.Parties {
+		before[Seen{Role: p.Role, Name: p.Name, Session: p.Session}] = true
+	}
+	same := make(map[Seen]*Said, len(there)) // :: who was there before → what it says
+	fresh := map[[2]string]bool{}            // :: role, name → a process that was not there before
 	for _, s := range there {
-		is[[2]string{s.Role, s.Name}] = s
+		who := Seen{Role: s.Role, Name: s.Name, Session: s.Session}
+		if before[who] {
+			same[who] = s.Said
+		} else {
+			fresh[[2]string{s.Role, s.Name}] = true
+		}
 	}
 	missing := false
 	for i := range d.Parties {
 		p := &d.Parties[i]
-		s, here := is[[2]string{p.Role, p.Name}]
-		switch {
-		case p.Back:
+		if p.Back {
 			continue
-		case !here:
+		}
+		said, here := same[Seen{Role: p.Role, Name: p.Name, Session: p.Session}]
+		switch {
+		case here:
+			p.Said = said
+		case fresh[[2]string{p.Role, p.Name}]:
+			p.Anew = true
+		default:
 			missing = true
 			continue
 		}
-		p.Back, p.BackAfter, p.Said, p.Anew = true, now-d.answered, s.Said, p.Session != s.Session
+		p.Back, p.BackAfter = true, now-d.answered
 	}
 	if !missing || now-d.answered >= returnWithin {
 		d.State, d.ended = Over, now

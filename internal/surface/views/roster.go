@@ -202,14 +202,3 @@ func (s *Server) unaskLocked(sub *subscriber) {
 		}
 	}
 }
-
-func (s *Server) takeAsk(sub *subscriber) *pb.RosterWanted {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(sub.asks) == 0 {
-		return nil
-	}
-	wanted := sub.asks[0]
-	sub.asks = sub.asks[1:]
-	return wanted
-}

@@ -104,13 +104,10 @@ func (sub *subscriber) sendNext() (sent bool, err error) {
 	if sub.ctx.Err() != nil {
 		return false, nil
 	}
-	if refused := sub.s.takeRefused(sub); refused != nil {
-		return true, sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Refused{Refused: &pb.SubscriptionsRefused{Services: refused}}})
+	f, other := sub.s.next(sub)
+	if other != nil {
+		return true, sub.stream.Send(other)
 	}
-	if wanted := sub.s.takeAsk(sub); wanted != nil {
-		return true, sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_RosterWanted{RosterWanted: wanted}})
-	}
-	f := sub.s.take(sub)
 	if f == nil {
 		return false, nil
 	}
@@ -124,9 +121,23 @@ func (sub *subscriber) sendNext() (sent bool, err error) {
 // refusedAtOnce bounds one message.
 const refusedAtOnce = 2000
 
-func (s *Server) takeRefused(sub *subscriber) []*pb.RefusedRoute {
+// next is what there is to send: answers to what it asked, or a change.
+func (s *Server) next(sub *subscriber) (f *frame, other *pb.SubscribeResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if refused := sub.takeRefused(); refused != nil {
+		return nil, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Refused{Refused: &pb.SubscriptionsRefused{Services: refused}}}
+	}
+	if len(sub.asks) > 0 {
+		wanted := sub.asks[0]
+		sub.asks = sub.asks[1:]
+		return nil, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_RosterWanted{RosterWanted: wanted}}
+	}
+	return s.takeLocked(sub), nil
+}
+
+// takeRefused is called with the lock held.
+func (sub *subscriber) takeRefused() []*pb.RefusedRoute {
 	n := min(len(sub.refused), refusedAtOnce)
 	if n == 0 {
 		return nil
@@ -142,6 +153,10 @@ func (s *Server) takeRefused(sub *subscriber) []*pb.RefusedRoute {
 func (s *Server) take(sub *subscriber) *frame {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.takeLocked(sub)
+}
+
+func (s *Server) takeLocked(sub *subscriber) *frame {
 	now := s.now()
 	if sub.idle && sub.stirred > 0 {
 		s.delays.Add(now-sub.stirred, 1)

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"log"
+	"sync"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	endpointservice "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+)
+
+// perConnection streams share one.
+const perConnection = 100
+
+// each opens the subscribers' streams, some at once, and then waits for ever.
+func each(address string, z size, open func(*grpc.ClientConn, int) error) {
+	creds := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}})
+	var opened sync.WaitGroup
+	gate := make(chan struct{}, 8)
+	for first := 0; first < z.subscribers; first += perConnection {
+		gate <- struct{}{}
+		opened.Add(1)
+		go func() {
+			defer opened.Done()
+			defer func() { <-gate }()
+			conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(creds), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
+			if err != nil {
+				log.Fatal(err)
+			}
+			for i := first; i < min(first+perConnection, z.subscribers); i++ {
+				if err := open(conn, i); err != nil {
+					log.Fatal(err)
+				}
+			}
+		}()
+	}
+	opened.Wait()
+	fmt.Println("subscribed")
+	select {}
+}
+
+func subscribeOurs(address string, z size) {
+	each(address, z, func(conn *grpc.ClientConn, i int) error {
+		name := fmt.Sprintf("c%05d", i)
+		stream, err := pb.NewSubscriptionServiceClient(conn).Subscribe(metadata.AppendToOutgoingContext(context.Background(), "name", name))
+		if err != nil {
+			return err
+		}
+		hello := &pb.SubscribeHello{Name: name, Session: "s", Library: "bench 1", Features: []string{"out", "marks", "shed", "beats"}}
+		if err := stream.Send(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Hello{Hello: hello}}); err != nil {
+			return err
+		}
+		e := &pb.SubscriptionEdit{}
+		for _, s := range z.holds(i) {
+			e.Add = append(e.Add, &pb.Subscription{Service: s})
+		}
+		if err := stream.Send(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Edit{Edit: e}}); err != nil {
+			return err
+		}
+		go acknowledge(stream)
+		return nil
+	})
+}
+
+// acknowledge everything that comes, and answer beats.
+func acknowledge(stream pb.SubscriptionService_SubscribeClient) {
+	for {
+		m, err := stream.Recv()
+		if err != nil {
+			log.Fatalf("a stream ended: %v", err)
+		}
+		var back *pb.SubscribeRequest
+		switch m := m.GetMessage().(type) {
+		case *pb.SubscribeResponse_Change:
+			back = &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Applied{Applied: &pb.ViewsApplied{Views: []*pb.AppliedView{
+				{Service: m.Change.GetService(), Epoch: 1, Counter: m.Change.GetCounter()},
+			}}}}
+		case *pb.SubscribeResponse_Beat:
+			back = &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Beat{Beat: &pb.FollowBeat{}}}
+		case *pb.SubscribeResponse_Refusal, *pb.SubscribeResponse_Refused:
+			log.Fatalf("refused: %v", m)
+		}
+		if back == nil {
+			continue
+		}
+		if err := stream.Send(back); err != nil {
+			log.Fatalf("cannot acknowledge: %v", err)
+		}
+	}
+}
+
+func subscribeXDS(address string, z size) {
+	each(address, z, func(conn *grpc.ClientConn, i int) error {
+		stream, err := endpointservice.NewEndpointDiscoveryServiceClient(conn).DeltaEndpoints(context.Background())
+		if err != nil {
+			return err
+		}
+		if err := stream.Send(&discovery.DeltaDiscoveryRequest{Node: &core.Node{Id: fmt.Sprintf("c%05d", i)}, TypeUrl: typeEDS, ResourceNamesSubscribe: z.holds(i)}); err != nil {
+			return err
+		}
+		go func() {
+			for {
+				m, err := stream.Recv()
+				if err != nil {
+					log.Fatalf("a stream ended: %v", err)
+				}
+				if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResponseNonce: m.GetNonce()}); err != nil {
+					log.Fatalf("cannot acknowledge: %v", err)
+				}
+			}
+		}()
+		return nil
+	})
+}
