@@ -187,7 +187,7 @@ func (b *bench) many(ctx context.Context, program string, t *table, n, turns int
 
 // against compares one size with go-control-plane's.
 func (b *bench) against(ctx context.Context, program string, t *table, n, endpoints, turns int, churn time.Duration, fewer float64) error {
-	type figures struct{ p99, bytes, cpu, each, behind float64 }
+	type figures struct{ p99, bytes, cpu, each, behind, made float64 }
 	var got [2]figures
 	for i, ours := range []bool{true, false} {
 		c, err := b.crowd(ctx, program, ours, n, endpoints)
@@ -199,7 +199,7 @@ func (b *bench) against(ctx context.Context, program string, t *table, n, endpoi
 		if f.p99, _, f.bytes, f.cpu, err = c.fails(turns); err == nil && churn > 0 {
 			var m measured
 			if m, err = c.ask(fmt.Sprintf("churn 667 %s 5", churn)); err == nil {
-				f.behind = m.Churned.Behind
+				f.behind, f.made = m.Churned.Behind, float64(m.Churned.Changes)/churn.Seconds()
 				if ours {
 					h := m.Churned
 					t.judge(fmt.Sprintf("%s × %d, 667 changes/s: withdrawals in 5 s / 15 s, additions in 30 s", thousands(n), endpoints),
@@ -219,7 +219,8 @@ func (b *bench) against(ctx context.Context, program string, t *table, n, endpoi
 	t.judge(size+"CPU of the server (peer, ratio)", fmt.Sprintf("%.2f s (%.2f s, %.2f)", o.cpu, x.cpu, o.cpu/x.cpu), "≤ 1/3", o.cpu <= x.cpu/3)
 	t.add(size+"server's memory each (peer)", fmt.Sprintf("%.1f KiB (%.1f KiB)", o.each, x.each), "", "")
 	if churn > 0 {
-		t.add(fmt.Sprintf("%s × %d, after 667 changes/s for %s: current again after (peer)", thousands(n), endpoints, churn), behindText(o.behind)+" ("+behindText(x.behind)+")", "", "")
+		t.add(fmt.Sprintf("%s × %d, 667 changes/s asked for %s: made a second, and current again after (peer)", thousands(n), endpoints, churn),
+			fmt.Sprintf("%.0f, %s (%.0f, %s)", o.made, behindText(o.behind), x.made, behindText(x.behind)), "", "")
 	}
 	return nil
 }
