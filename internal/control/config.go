@@ -221,9 +221,12 @@ func (c *Control) Epoch() view.Epoch {
 
 // Alarms in force, in order.
 func (c *Control) Alarms() []string {
+	var out []string
+	if t := c.current(); t != nil {
+		out = slices.Collect(maps.Values(t.world().PoorHosts()))
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	var out []string
 	for _, a := range c.alarms {
 		out = append(out, a)
 	}

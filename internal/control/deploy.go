@@ -96,7 +96,7 @@ func (j *job) prepareSomewhere(ctx context.Context, r *saga.Run, rev service.Rev
 		err := j.await(ctx, r, limit, func() (bool, time.Duration, error) {
 			w := j.withRefusals(j.world())
 			var err error
-			placed, err = leaveLost(rev, w).Shrink(n).Grow(n, w)
+			placed, err = leaveLost(rev, w).Yield(n, w).Grow(n, w)
 			return err == nil, 0, other(err, service.ErrNoHost)
 		})
 		if errors.Is(err, errDeadline) {

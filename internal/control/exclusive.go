@@ -205,7 +205,7 @@ func (j *job) startLead(ctx context.Context, lead, reason string) error {
 	}
 	s = j.snapshot()
 	rev, n := s.Revision(lead), s.Desired.Value.Instances
-	placed, err := leaveLost(rev.Value, j.world()).Shrink(n).Grow(n, j.world())
+	placed, err := leaveLost(rev.Value, j.world()).Yield(n, j.world()).Grow(n, j.world())
 	if err != nil {
 		return err
 	}

@@ -94,7 +94,7 @@ func (j *job) startAgain(ctx context.Context, r *saga.Run, name string) error {
 	if !rev.Exists() {
 		return fmt.Errorf("revision %s is not there", name)
 	}
-	placed, err := leaveLost(rev.Value, j.world()).Shrink(n).Grow(n, j.world())
+	placed, err := leaveLost(rev.Value, j.world()).Yield(n, j.world()).Grow(n, j.world())
 	if err != nil {
 		return err
 	}

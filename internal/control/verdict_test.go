@@ -110,3 +110,22 @@ func TestARollbackToWhoIsWarmWaitsForNoVerdict(t *testing.T) {
 		r.leads(time.Second, "hello", "hello-00001")
 	})
 }
+
+func TestAScaleDownStopsFirstWhoIsOutOfRotationByItsVerdict(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		o := r.judged(0)
+		r.deploy("hello", "one")
+		r.write("hello", func(d *service.Desired) { d.Instances = 3 })
+		r.within(60*time.Second, "three serve", func() bool { return len(r.live("hello-00001")) == 3 })
+		time.Sleep(10 * time.Second)
+		ill := r.live("hello-00001")[0]
+		o.say(ill.ID, control.Verdict{Before: true, Why: "ineligible: a third of its requests fails"})
+		r.write("hello", func(d *service.Desired) { d.Instances = 2 })
+		r.within(60*time.Second, "two are left", func() bool { return len(r.live("hello-00001")) == 2 })
+		for _, i := range r.live("hello-00001") {
+			if i.ID == ill.ID {
+				t.Errorf("%s is out of rotation, and another was stopped", ill.ID)
+			}
+		}
+	})
+}

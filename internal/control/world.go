@@ -220,6 +220,12 @@ func (t *term) world() *service.World {
 		Ends:         func(key string, all int) int { return t.clocks.untold(key, all, time.Since(t.began) < reportWait) },
 		Cooled:       func(revision string) bool { return t.clocks.warmFor(revision) >= t.c.cfg.Warm },
 	}
+	w.Out = func(service, instance string) bool {
+		v := t.c.cfg.Verdicts.Of(service, instance)
+		return v.Before && !v.Ready
+	}
+	poor := sync.OnceValue(w.PoorHosts)
+	w.Poor = func(host string) string { return poor()[host] }
 	w.Polls = t.clocks.polling(w.Gateways)
 	if leading := time.Since(t.began); leading >= hostGone {
 		for _, name := range t.mirror.hostNames() {

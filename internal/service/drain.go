@@ -84,7 +84,7 @@ func (r Revision) Resize(n int, w *World) (Revision, error) {
 	r = r.LeaveGone(w)
 	drains := r.OnDraining(w)
 	r.Slots = r.without(drains)
-	r, err := r.Shrink(n).Grow(n, w)
+	r, err := r.Yield(n, w).Grow(n, w)
 	r.Slots = append(r.Slots, drains...)
 	return r, err
 }

@@ -11,8 +11,8 @@ import (
 // ErrNoHost says that no host is connected.
 var ErrNoHost = errors.New("no host is connected")
 
-// Grow places slots until the revision has n, on hosts that take them: spread
-// over zones first, then hosts, then by load, then by name. What is placed
+// Grow places slots until the revision has n, on hosts that take them: not on
+// one that is avoided where there is another, spread over zones first, then hosts, then by load, then by name. What is placed
 // stays. It returns the revision so edited.
 func (r Revision) Grow(n int, w *World) (Revision, error) {
 	r.Slots = slices.Clone(r.Slots)
@@ -134,6 +134,7 @@ func pickHost(slots []Slot, w *World) (Host, error) {
 			continue
 		}
 		if best == nil || cmp.Or(
+			cmp.Compare(w.poor(h.Name), w.poor(best.Name)),
 			cmp.Compare(zones[h.Zone], zones[best.Zone]),
 			cmp.Compare(hosts[h.Name], hosts[best.Name]),
 			cmp.Compare(w.Load[h.Name], w.Load[best.Name]),
@@ -145,6 +146,14 @@ func pickHost(slots []Slot, w *World) (Host, error) {
 		return Host{}, w.noHost()
 	}
 	return best.Host, nil
+}
+
+// poor is 1 for a host that is avoided.
+func (w *World) poor(host string) int {
+	if w.Poor == nil || w.Poor(host) == "" {
+		return 0
+	}
+	return 1
 }
 
 // count gives slots per zone and per host.

@@ -81,6 +81,11 @@ type World struct {
 	// Stray says for how long the leader has seen that nobody asked for what
 	// StrayKey names.
 	Stray func(key string) time.Duration
+	// Out says that an instance was in rotation and is out by its verdict; nil
+	// says it of none.
+	Out func(service, instance string) bool
+	// Poor says why a host is avoided; empty, or nil, is that it is not.
+	Poor func(host string) string
 }
 
 // KnownGateway is one gateway of the membership, with what is seen of it now.
