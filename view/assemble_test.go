@@ -379,3 +379,21 @@ func TestAGuardThatHoldsAndDoesNotKnowWhoWasInRotationWithdrawsNobody(t *testing
 		t.Errorf("restored as accepted: %d are served", out.View.InRotation())
 	}
 }
+
+func TestServedInOneGroupWinsOverOutInAnother(t *testing.T) {
+	members := append(fleet("q", "a", 6), sick(fleet("r", "a", 3), 2)...)
+	alone := Split{Revision: "r", Group: "alone", Allowed: []string{"r"}}
+	mixed := Split{Revision: "q", Group: "mixed", Allowed: []string{"q", "r"}}
+	for name, splits := range map[string][]Split{"the one that serves comes first": {alone, mixed}, "it comes last": {mixed, alone}} {
+		a := Assembler{}
+		out := a.Assemble(Route{Service: "s", Splits: splits}, members)
+		if got := marked(out.View); len(got) != 1 || got[0] != "alone/a" {
+			t.Fatalf("%s: health is disregarded in %v", name, got)
+		}
+		for _, m := range members {
+			if e, listed := out.View.Endpoint(m.ID); !listed || !e.In() {
+				t.Errorf("%s: %s is served in one group, and out of the view: %+v", name, m.ID, e)
+			}
+		}
+	}
+}

@@ -341,3 +341,31 @@ func restarted(t *rapid.T, h *view.Held, refuse func(view.Route) error) *view.He
 	}
 	return back
 }
+
+func TestWhatIsAcknowledgedIsWhatWasToldAlsoWhereAnEntryIsNotServed(t *testing.T) {
+	w := newWorld("i")
+	w.set(route("a", 1))
+	w.set(route("b", 1))
+	refuse := view.Rules{Authenticated: true, Refuse: func(r view.Route) error {
+		if r.Splits[0].Revision == "a-00002" {
+			return errors.New("it cannot be served")
+		}
+		return nil
+	}}
+	h, _ := take(t, nil, w.table().Whole(), refuse)
+	sent := w.table()
+	w.set(route("a", 2))
+	h, _ = take(t, h, w.table().DeltaFrom(sent), refuse)
+	served(t, h, "a", 1)
+	if h.Told().Version != w.table().Version || h.Told().Digest != w.table().Digest {
+		t.Errorf("acknowledged are %s %s, the plane sent %s %s", h.Told().Version, h.Told().Digest, w.table().Version, w.table().Digest)
+	}
+	if h.Serving().Digest == h.Told().Digest {
+		t.Error("what is served has the digest of what was told")
+	}
+	sent = w.table()
+	w.set(route("b", 2))
+	h, _ = take(t, h, w.table().DeltaFrom(sent), refuse) // it applies to what was told
+	served(t, h, "a", 1)
+	served(t, h, "b", 2)
+}

@@ -230,3 +230,20 @@ func (s *Service) endpoints() []Endpoint {
 	}
 	return s.Endpoints
 }
+
+func TestOfAServiceWhatIsAcknowledgedIsWhatWasToldAndTheNextChangeAppliesToIt(t *testing.T) {
+	p := newPlane("i", 1)
+	base, sent := p.view(100, 0), p.view(10, 90)
+	h := told(t, nil, 0, base, sent)
+	if h.Serving().InRotation() == sent.InRotation() {
+		t.Fatal("nothing is kept")
+	}
+	if h.Told().Version != sent.Version || h.Told().Digest() != sent.Digest() {
+		t.Errorf("acknowledged is %s %s, the plane sent %s %s", h.Told().Version, h.Told().Digest(), sent.Version, sent.Digest())
+	}
+	next := p.view(11, 89)
+	h, err := h.Take(next.ChangeFrom(sent), time.Second)
+	if err != nil || h.Told().Digest() != next.Digest() {
+		t.Errorf("the next change: %v", err)
+	}
+}
