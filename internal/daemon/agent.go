@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -81,7 +82,11 @@ func (a *agentRole) open() error {
 	if err != nil {
 		return err
 	}
+	a.p.ops.Check("views of agent "+a.o.Name, a.ready)
 	// 4. Where it is asked.
+	if err := freeSocket(a.o.Socket); err != nil {
+		return err
+	}
 	if a.socket, err = listenSocket(a.o.Socket); err != nil {
 		return err
 	}
@@ -94,6 +99,36 @@ func (a *agentRole) open() error {
 	}
 	if a.port, err = net.Listen("tcp", a.o.Listen); err != nil {
 		return cannotListen("--listen", a.o.Listen, err)
+	}
+	return nil
+}
+
+// freeSocket refuses a path that is anything but a socket at which nobody
+// listens any more: what is there is removed.
+func freeSocket(path string) error {
+	info, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil && info.Mode()&fs.ModeSocket == 0 {
+		err = errors.New("something else is there")
+	}
+	if err != nil {
+		return fault.New(fault.Invalid, "name another path by --socket", "cannot listen at %s: %w", path, err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), trustTimeout)
+	defer cancel()
+	conn, err := cli.DialSocket(ctx, path)
+	if err != nil {
+		return nil // who listened there is gone
+	}
+	return errors.Join(fault.New(fault.Conflict, "stop that one, or name another path by --socket", "cannot listen at %s: another process listens there", path), conn.Close())
+}
+
+// ready: it holds something to answer by, or hears the plane.
+func (a *agentRole) ready() error {
+	if s := a.resolver.Status(); !s.Connected && len(a.resolver.OnDisk()) == 0 {
+		return errors.New("no view is held and the plane is not heard")
 	}
 	return nil
 }
