@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -137,9 +138,11 @@ func TestAnIdentityRenewsItselfAtOneThirdAndExpiredToo(t *testing.T) {
 		a := authority(t, identity.AuthorityOptions{})
 		id := idOf(a, identity.Caller, "batch")
 		f := opened(t, written(t, issued(t, a, id)))
-		began, renewed, away := time.Now(), make(chan time.Time, 1), true
+		began, renewed := time.Now(), make(chan time.Time, 1)
+		var back atomic.Bool
+		var failures atomic.Int64
 		call := func(_ context.Context, csr []byte) (cert, bundle []byte, err error) {
-			if away {
+			if !back.Load() {
 				return nil, nil, errors.New("control is away")
 			}
 			cert, err = a.Sign(csr, id)
@@ -147,22 +150,22 @@ func TestAnIdentityRenewsItselfAtOneThirdAndExpiredToo(t *testing.T) {
 			return cert, a.Bundle(), err
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		ended, failures := make(chan struct{}), 0
+		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			f.Run(ctx, call, func(error) { failures++ })
+			f.Run(ctx, call, func(error) { failures.Add(1) })
 		}()
 		time.Sleep(9 * 24 * time.Hour)
 		synctest.Wait()
-		if failures != 0 {
-			t.Errorf("it asked %d times before a third of its life", failures)
+		if n := failures.Load(); n != 0 {
+			t.Errorf("it asked %d times before a third of its life", n)
 		}
 		time.Sleep(40*24*time.Hour - time.Since(began)) // an outage that it does not outlive
 		synctest.Wait()
-		if failures == 0 || time.Now().Before(f.NotAfter()) {
-			t.Errorf("%d failures, and it ends %s", failures, f.NotAfter())
+		if failures.Load() == 0 || time.Now().Before(f.NotAfter()) {
+			t.Errorf("%d failures, and it ends %s", failures.Load(), f.NotAfter())
 		}
-		away = false
+		back.Store(true)
 		if at := <-renewed; at.Sub(began) > 40*24*time.Hour+10*time.Minute {
 			t.Errorf("it was renewed only after %s", at.Sub(began))
 		}
