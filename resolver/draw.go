@@ -9,8 +9,9 @@ import (
 // member is an endpoint as one table has it, with the counters that outlive
 // the table.
 type member struct {
-	view.Endpoint
+	*view.Endpoint // as it is in the view
 	*node
+	weight int64 // above 0
 }
 
 // draw takes a member at random, each by its share of a weight, in two memory
@@ -96,7 +97,7 @@ func (d *draw) pick() *member {
 		case xOut:
 			return y
 		}
-		if y.inflight.Load()*int64(x.Weight) < x.inflight.Load()*int64(y.Weight) {
+		if y.inflight.Load()*x.weight < x.inflight.Load()*y.weight {
 			return y
 		}
 		return x

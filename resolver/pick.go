@@ -41,7 +41,7 @@ func (p *Pick) Endpoint() view.Endpoint {
 	if p.m == nil {
 		return view.Endpoint{}
 	}
-	return p.m.Endpoint
+	return *p.m.Endpoint
 }
 
 // ID is the identity of the instance that was picked; empty for a configured
@@ -145,7 +145,7 @@ func (f *filter) takes(m *member) bool {
 			return false
 		}
 	}
-	return !f.verified || Verified(m.Endpoint)
+	return !f.verified || Verified(*m.Endpoint)
 }
 
 // Pick an instance of the service. It never waits, takes no lock and does not

@@ -40,7 +40,9 @@ func newPool(service string, cfg *Config, clock func() time.Duration, stirred fu
 	}
 	if addresses := cfg.Fallback[service]; len(addresses) > 0 {
 		for _, a := range addresses {
-			p.members = append(p.members, &member{view.Endpoint{Address: a, Weight: view.FullWeight, Verdict: view.Unknown, HealthUnknown: true}, &node{}})
+			p.members = append(p.members, &member{
+				&view.Endpoint{Address: a, Weight: view.FullWeight, Verdict: view.Unknown, HealthUnknown: true}, &node{}, view.FullWeight,
+			})
 		}
 		t := newTable(nil, p.members, "")
 		t.fallback = true
@@ -80,7 +82,7 @@ func (p *pool) keep(v *view.Service) []*member {
 			before = before[1:]
 		}
 		m := &made[len(out)]
-		m.Endpoint = *e
+		m.Endpoint, m.weight = e, int64(e.Weight)
 		if len(before) > 0 && before[0].ID == e.ID {
 			m.node, before = before[0].node, before[1:]
 		} else if fresh != nil {

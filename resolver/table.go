@@ -91,7 +91,7 @@ func weigh(v *view.Service, members []*member) *zones {
 			at = z.index(m.Zone)
 		}
 		z.of[i] = at
-		z.all[at].weight += float64(m.Weight)
+		z.all[at].weight += float64(m.weight)
 	}
 	for i := range z.all {
 		if z.all[i].counts = !markedZone(v, z.all[i].name); z.all[i].counts {
@@ -134,7 +134,7 @@ func (z *zones) weight(i int) float64 {
 	if !z.all[z.of[i]].counts {
 		return 0
 	}
-	return float64(z.members[i].Weight)
+	return float64(z.members[i].weight)
 }
 
 // surplus is the part of a zone's weight that it has above the share of each.
@@ -182,14 +182,14 @@ func (t *table) search(f *filter) *member {
 			continue
 		}
 		if m.out.Load() {
-			weightAside += uint64(m.Weight)
-			if rand.Uint64N(weightAside) < uint64(m.Weight) {
+			weightAside += uint64(m.weight)
+			if rand.Uint64N(weightAside) < uint64(m.weight) {
 				aside = m
 			}
 			continue
 		}
-		weight += uint64(m.Weight)
-		if rand.Uint64N(weight) < uint64(m.Weight) {
+		weight += uint64(m.weight)
+		if rand.Uint64N(weight) < uint64(m.weight) {
 			found = m
 		}
 	}
