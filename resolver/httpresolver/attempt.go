@@ -1,6 +1,7 @@
 package httpresolver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"net/url"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/resolver"
 )
@@ -21,7 +23,29 @@ type attempt struct {
 	err     error
 	outcome resolver.Outcome // of the head; the body may yet fail
 	unsent  bool             // nothing of the request reached anybody
+	late    bool             // its time was over before there was a head
+	cancel  context.CancelFunc
 }
+
+// send sends the request, and gives up when the attempt's time is over.
+func (a *attempt) send(out *http.Request) {
+	ctx, cancel := context.WithCancel(out.Context())
+	a.cancel = cancel
+	over := func() bool { return false }
+	if d := a.x.t.patience; d > 0 {
+		timer := time.AfterFunc(d, cancel)
+		over = func() bool { return !timer.Stop() && a.x.req.Context().Err() == nil }
+	}
+	a.resp, a.err = a.x.t.base.RoundTrip(out.WithContext(ctx))
+	if a.late = over(); a.late && a.resp != nil { // its body would break
+		a.resp, a.err = nil, errors.Join(context.Canceled, a.resp.Body.Close())
+	}
+	if a.err != nil {
+		cancel()
+	}
+}
+
+var errLate = errors.New("no answer within the time of an attempt")
 
 // judge says what the head of the response, or the error, means.
 func (a *attempt) judge() {
@@ -34,6 +58,8 @@ func (a *attempt) judge() {
 		a.outcome = resolver.Good
 	case err == nil:
 		a.outcome = resolver.Failed
+	case a.late && err != nil:
+		a.outcome, a.err = resolver.Failed, fmt.Errorf("%w: %w", errLate, err)
 	case cancelled(a.x.req.Context(), err), lacking(err):
 		a.outcome = resolver.Unknown
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -93,6 +119,7 @@ func (a *attempt) discard() {
 	a.pick.Done(a.outcome)
 	if a.resp != nil {
 		_ = a.resp.Body.Close() // nobody reads it
+		a.cancel()
 	}
 }
 

@@ -121,7 +121,10 @@ func (w *watched) Close() error {
 }
 
 func (w *watched) end(o resolver.Outcome) {
-	w.once.Do(func() { w.a.pick.DoneBytes(o, w.bytes.Load()+uint64(max(0, w.a.x.req.ContentLength))) })
+	w.once.Do(func() {
+		w.a.cancel()
+		w.a.pick.DoneBytes(o, w.bytes.Load()+uint64(max(0, w.a.x.req.ContentLength)))
+	})
 }
 
 // upgraded is the body of a connection that speaks something else from here on.

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/resolver"
 )
@@ -35,6 +36,7 @@ type Transport struct {
 	r          *resolver.Resolver
 	base       http.RoundTripper
 	attempts   int
+	patience   time.Duration // with one attempt; 0 has no end
 	pick       []resolver.Option
 	idempotent func(*http.Request) bool
 }
@@ -49,6 +51,11 @@ func Base(t http.RoundTripper) Option { return func(x *Transport) { x.base = t }
 // Attempts that a request is given, the first included; at least 1.
 func Attempts(n int) Option { return func(x *Transport) { x.attempts = max(1, n) } }
 
+// AttemptTimeout is how long an attempt may take to the head of its response;
+// then it has failed, and the request goes elsewhere by the rules of New. Without
+// it an attempt may take as long as the request's deadline leaves.
+func AttemptTimeout(d time.Duration) Option { return func(x *Transport) { x.patience = d } }
+
 // PickBy narrows every pick down.
 func PickBy(options ...resolver.Option) Option { return func(x *Transport) { x.pick = options } }
 
@@ -61,7 +68,8 @@ func Idempotent(f func(*http.Request) bool) Option { return func(x *Transport) {
 // with resolver.ErrNotSubscribed; all errors of picking pass through http.Client
 // for errors.Is. A request is sent again only where nothing of a response was
 // given to the caller, its body can be had again, its deadline leaves time, and
-// the retry budget of the service allows it.
+// the retry budget of the service allows it. Without a Base of its own URLs are
+// http: of an https one the certificate would have to name an address.
 //
 // Of an outcome: no answer, a broken one, a deadline that passed, and a status of
 // 500 and above are failures. What the caller cancelled says nothing.
@@ -172,7 +180,7 @@ func (x *exchange) attempt(pick resolver.Pick) *attempt {
 		return a
 	}
 	out.Body = body
-	a.resp, a.err = x.t.base.RoundTrip(out)
+	a.send(out)
 	a.judge()
 	if !a.unsent && a.outcome != resolver.Stale {
 		x.counted++

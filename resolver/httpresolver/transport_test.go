@@ -347,6 +347,26 @@ func TestADeadlineThatPassesIsAFailure(t *testing.T) {
 	w.reported(map[string]string{"i1": "0/1/0"})
 }
 
+func TestAnAttemptThatHangsIsGivenUpAndTheRequestGoesElsewhere(t *testing.T) {
+	w := newWorld(t, httpresolver.AttemptTimeout(100*time.Millisecond))
+	release := make(chan struct{})
+	var hanging atomic.Int32
+	w.instance("hangs", func(http.ResponseWriter, *http.Request) { hanging.Add(1); <-release })
+	defer close(release)
+	w.instance("i1", func(rw http.ResponseWriter, r *http.Request) {
+		rw.WriteHeader(http.StatusOK)
+		_ = http.NewResponseController(rw).Flush()
+		time.Sleep(200 * time.Millisecond) // a body may take longer
+		echo(rw, r)
+	})
+	w.publish()
+	for hanging.Load() < 3 {
+		if code, body, err := w.do("GET", ""); err != nil || code != 200 || !strings.HasPrefix(body, "GET payments") {
+			t.Fatalf("got %d %q: %v", code, body, err)
+		}
+	}
+}
+
 func TestAPortReusedByAnotherInstanceIsStaleRetriedAndNobodyIsCharged(t *testing.T) {
 	w := newWorld(t)
 	w.instance("old", func(rw http.ResponseWriter, _ *http.Request) {
