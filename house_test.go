@@ -34,6 +34,7 @@ var arrow = map[string]struct {
 	"internal/registry":        {core: true},
 	"internal/budget":          {core: true, imports: []string{"view"}},
 	"internal/drill":           {core: true},
+	"internal/admission":       {core: true},
 	"internal/evidence":        {imports: []string{"internal/eligibility", "internal/bucket"}},
 	"internal/evaluate":        {imports: []string{"view", "internal/eligibility", "internal/evidence", "internal/registry"}},
 	"internal/discovery":       {imports: []string{"view", "internal/budget", "internal/eligibility", "internal/evidence", "internal/evaluate", "internal/registry", "internal/service", "internal/store", "internal/bucket", "internal/telemetry", "internal/fault", "internal/may"}},
