@@ -45,6 +45,7 @@ type Ingest struct {
 	watches   map[uint32]*eligibility.Watch
 	interval  int // seconds between one prober's looks
 	tick      int64
+	batches   uint64 // of outcomes, two passes each
 	discarded map[Reason]uint64
 	bytes     map[string]uint64 // :: class → bytes as they came
 }
@@ -55,6 +56,7 @@ type open struct {
 	Instance
 	service  *service
 	dirty    bool
+	pass     uint64               // over a batch of outcomes that named it last
 	row      eligibility.Outcomes // of this second
 	clean    eligibility.Outcomes // of the clean seconds before it
 	probes   []eligibility.Probe

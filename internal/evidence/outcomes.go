@@ -21,7 +21,28 @@ type Batch struct {
 type Reporter struct {
 	hash  uint64
 	last  uint64
+	taken batches
 	batch map[*service]fare // of the batch in hand; kept to be used again
+}
+
+// batches counts a reporter's batches of a second: many of them buy no more
+// weight than many results do.
+type batches struct {
+	tick  int64
+	count int
+}
+
+// mostBatches of a reporter count in a second: two of its own seconds may come
+// within one of ours, each longer than a batch.
+const mostBatches = 4
+
+// more says whether one more counts in the second.
+func (b *batches) more(tick int64) bool {
+	if b.tick != tick {
+		*b = batches{tick: tick}
+	}
+	b.count++
+	return b.count <= mostBatches
 }
 
 // fare is how many results there were of a service's instances.
@@ -62,35 +83,62 @@ func (in *Ingest) Outcomes(r *Reporter, b Batch) {
 		return
 	}
 	r.last = b.Number
+	if !r.taken.more(in.tick) {
+		in.discarded[TooMany] += uint64(len(b.Rows))
+		return
+	}
 	clear(r.batch)
+	in.batches += 2
 	for i := range b.Rows { // first what the reporter saw in all, for comparison
-		if o, n, failed := in.row(&b.Rows[i]); o != nil {
+		if o, n, failed := in.row(&b.Rows[i]); o != nil && o.once(in.batches) {
 			f := r.batch[o.service]
 			f.n, f.failed = f.n+uint64(n), f.failed+uint64(failed)
 			r.batch[o.service] = f
 		}
 	}
 	for i := range b.Rows {
-		if o, n, failed := in.row(&b.Rows[i]); o != nil {
-			in.add(r, o, n, failed, b.Rows[i].Refused > 0)
-		} else {
+		switch o, n, failed := in.row(&b.Rows[i]); {
+		case o == nil:
 			in.discarded[in.why(&b.Rows[i])]++
+		case !o.once(in.batches + 1):
+			in.discarded[TooMany]++
+		default:
+			in.add(r, o, n, failed, b.Rows[i].Refused > 0)
 		}
 	}
+}
+
+// once says whether this is the first row about the instance in a pass over a
+// batch: a batch has one of each.
+func (o *open) once(pass uint64) bool {
+	first := o.pass != pass
+	o.pass = pass
+	return first
 }
 
 // row is the instance that a row is about, and its capped counts.
 func (in *Ingest) row(row *Row) (o *open, n, failed uint32) {
 	o = in.instances[row.Instance]
-	if o == nil || !o.Profile.Outcomes || row.OK > maxCount || row.Failed > maxCount || row.Refused > row.Failed {
+	if o == nil || !o.Profile.Outcomes || !row.honest() {
 		return nil, 0, 0
 	}
+	n, failed = row.capped()
+	return o, n, failed
+}
+
+// honest says whether the counts can be true.
+func (row *Row) honest() bool {
+	return row.OK <= maxCount && row.Failed <= maxCount && row.Refused <= row.Failed
+}
+
+// capped is what of a row counts.
+func (row *Row) capped() (n, failed uint32) {
 	n, failed = row.OK+row.Failed, row.Failed
 	if n > Cap {
 		failed = (failed*Cap + n - 1) / n // a failure among many is still one
 		n = Cap
 	}
-	return o, n, failed
+	return n, failed
 }
 
 func (in *Ingest) why(row *Row) Reason {
@@ -109,32 +157,49 @@ func (in *Ingest) add(r *Reporter, o *open, n, failed uint32, refused bool) {
 		return
 	}
 	in.touch(o)
-	o.row.OK += n - failed
-	o.row.Failed += failed
-	o.row.Reporters = o.row.Reporters.With(r.hash)
+	join(&o.row, seen(r.hash, r.batch[o.service], n, failed, refused))
 	if refused {
-		o.row.Refusing = o.row.Refusing.With(r.hash)
 		in.refusal(o)
 	}
 	if o.early != in.tick {
 		o.service.now.n += uint64(n)
 		o.service.now.failed += uint64(failed)
 	}
-	// What the reporter saw of the siblings in the same second; not before it,
-	// since a fault that all share would be new everywhere but in the past.
-	all := r.batch[o.service]
-	if others := all.n - uint64(n); others > 0 {
-		rate := (all.failed - uint64(failed)) * 1000 / others
-		o.row.Compared += n
-		o.row.Expected += uint64(n) * rate
-		if uint64(failed)*1000 > uint64(n)*(rate+hurtBy) {
-			o.row.Hurt = o.row.Hurt.With(r.hash)
+}
+
+// seen is what a row says once it is capped and compared with what the reporter
+// saw of the siblings in the same second; not before it, since a fault that all
+// share would be new everywhere but in the past. All is of all siblings and of
+// the instance itself.
+func seen(reporter uint64, all fare, n, failed uint32, refused bool) (x eligibility.Outcomes) {
+	x.OK, x.Failed, x.Reporters = n-failed, failed, x.Reporters.With(reporter)
+	if refused {
+		x.Refusing = x.Refusing.With(reporter)
+	}
+	others := all.n - uint64(n)
+	if others == 0 {
+		if failed > 0 {
+			x.Hurt = x.Hurt.With(reporter)
 		}
-		return
+		return x
 	}
-	if failed > 0 {
-		o.row.Hurt = o.row.Hurt.With(r.hash)
+	rate := (all.failed - uint64(failed)) * 1000 / others
+	x.Compared, x.Expected = n, uint64(n)*rate
+	if uint64(failed)*1000 > uint64(n)*(rate+hurtBy) {
+		x.Hurt = x.Hurt.With(reporter)
 	}
+	return x
+}
+
+// join puts what was seen to what others saw in the same second.
+func join(to *eligibility.Outcomes, x eligibility.Outcomes) {
+	to.OK += x.OK
+	to.Failed += x.Failed
+	to.Compared += x.Compared
+	to.Expected += x.Expected
+	to.Reporters |= x.Reporters
+	to.Hurt |= x.Hurt
+	to.Refusing |= x.Refusing
 }
 
 // compare gives what came from reporters that called no sibling in this second

@@ -14,7 +14,7 @@ const (
 	Repeated        Reason = "repeated"         // a batch that was taken already
 	TooLarge        Reason = "too-large"        // more rows than a batch may have
 	TooOld          Reason = "too-old"          // a look that says how something was, not how it is
-	TooMany         Reason = "too-many"         // more looks at one target in a second than a prober makes
+	TooMany         Reason = "too-many"         // more of one witness about one instance in a second than it can have seen
 	NotAllowed      Reason = "not-allowed"      // an outcome by whom the service's policy does not allow
 	Undeclared      Reason = "undeclared"       // a class that the service's profile does not name
 )
