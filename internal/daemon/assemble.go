@@ -51,7 +51,7 @@ func (c *controlRole) assemble() {
 	c.discovery = discovery.New(discovery.Config{
 		Store: c.store, Bucket: c.bucket, Hosts: c.hosts, Views: c.views, Logger: c.p.log.With("part", "discovery"), Metrics: c.p.ops.Registry(),
 	})
-	c.witness = witness.New(witness.Config{PeerName: peerName, Reporter: c.reporter, Probing: c.probing()})
+	c.witness = witness.New(witness.Config{PeerName: peerName, Reporter: c.reporter, Merged: c.merged, Probing: c.probing()})
 	c.leader = control.New(wired(control.Config{
 		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Verdicts: verdicts{c.discovery}, Name: processName(), LockIsLease: !c.shared(),
 		Address: advertised(c.plane.Advertise, c.listening), SetGateways: c.hosts.SetGateways, Turned: c.turned,
@@ -95,6 +95,22 @@ func (c *controlRole) reporter(ctx context.Context) (func(*fairleadv1.ReportOutc
 		r.Weighed(uint64(proto.Size(m)), calls)
 		return r.Take(m.GetNumber(), seen)
 	}, nil
+}
+
+// merged takes in what those saw of instances who report to a relay.
+func (c *controlRole) merged(string) func(*fairleadv1.ReportMergedRequest) bool {
+	r := c.discovery.Relay()
+	return func(m *fairleadv1.ReportMergedRequest) bool {
+		seen := make([]discovery.MergedOutcome, len(m.GetRows()))
+		for i, o := range m.GetRows() {
+			seen[i] = discovery.MergedOutcome{
+				Instance: o.GetInstance(), OK: o.GetOk(), Failed: o.GetFailed(), Compared: o.GetCompared(), Expected: o.GetExpected(),
+				Reporters: o.GetReporters(), Hurt: o.GetHurt(), Refusing: o.GetRefusing(),
+			}
+		}
+		r.Weighed(m.GetBytes(), min(m.GetCalls(), mostCalled*uint64(len(seen))))
+		return r.Take(m.GetNumber(), m.GetReporters(), seen)
+	}
 }
 
 // mostCalled bytes of one instance in a second can be honest.

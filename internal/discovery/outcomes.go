@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/may"
 )
@@ -71,6 +72,57 @@ func (r *Reporter) Take(number uint64, seen []Outcome) bool {
 	t.ingest.Discard(evidence.NotAllowed, forbidden)
 	t.ingest.Outcomes(r.r, b)
 	if slices.ContainsFunc(seen, func(o Outcome) bool { return o.Refused > 0 }) {
+		t.hurry()
+	}
+	return true
+}
+
+// MergedOutcome is what all reporters of a relay saw of one instance in one
+// second, by [evidence.Merger].
+type MergedOutcome struct {
+	Instance                  string
+	OK, Failed, Compared      uint32
+	Expected                  uint64
+	Reporters, Hurt, Refusing uint64 // a bit of 64 for each reporter
+}
+
+// Relay is one stream of one relay. It is used by one goroutine at a time.
+type Relay struct {
+	p *Plane
+	r evidence.Relay
+}
+
+// Relay makes the state of a stream.
+func (p *Plane) Relay() *Relay { return &Relay{p: p} }
+
+// Weighed notes in how many bytes a second came in from those who report to the
+// relay, and how many the calls took that it tells of.
+func (r *Relay) Weighed(report, calls uint64) {
+	if t := r.p.current(); t != nil {
+		t.ingest.Weighed(outcomeBytes, report)
+		t.ingest.Weighed(callBytes, calls)
+	}
+}
+
+// Take takes a second in, which so many reports were merged into. False says
+// that this control observes nothing now.
+func (r *Relay) Take(number uint64, reports uint32, seen []MergedOutcome) bool {
+	t := r.p.current()
+	if t == nil {
+		return false
+	}
+	rows := make([]evidence.MergedRow, len(seen))
+	t.mu.Lock()
+	for i, o := range seen {
+		x, _ := t.reg.Get(o.Instance) // of one that is not known the handle is 0, which is nobody's
+		rows[i] = evidence.MergedRow{Instance: x.Handle, Outcomes: eligibility.Outcomes{
+			OK: o.OK, Failed: o.Failed, Compared: o.Compared, Expected: o.Expected,
+			Reporters: eligibility.Sketch(o.Reporters), Hurt: eligibility.Sketch(o.Hurt), Refusing: eligibility.Sketch(o.Refusing),
+		}}
+	}
+	t.mu.Unlock()
+	t.ingest.Merged(&r.r, number, reports, rows)
+	if slices.ContainsFunc(seen, func(o MergedOutcome) bool { return o.Refusing != 0 }) {
 		t.hurry()
 	}
 	return true

@@ -247,6 +247,229 @@ func (*ReportOutcomesResponse) Descriptor() ([]byte, []int) {
 	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{2}
 }
 
+// ReportMergedRequest is a batch. What a control does not take is lost.
+type ReportMergedRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Number rises on a stream; one that was taken before is not taken again.
+	Number uint64       `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Rows   []*MergedRow `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
+	// Reporters is how many reports were merged; bytes are those that they had.
+	Reporters uint32 `protobuf:"varint,3,opt,name=reporters,proto3" json:"reporters,omitempty"`
+	Bytes     uint64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Calls are the bytes of what was asked and answered, of all rows.
+	Calls         uint64 `protobuf:"varint,5,opt,name=calls,proto3" json:"calls,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportMergedRequest) Reset() {
+	*x = ReportMergedRequest{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportMergedRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportMergedRequest) ProtoMessage() {}
+
+func (x *ReportMergedRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportMergedRequest.ProtoReflect.Descriptor instead.
+func (*ReportMergedRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *ReportMergedRequest) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+func (x *ReportMergedRequest) GetRows() []*MergedRow {
+	if x != nil {
+		return x.Rows
+	}
+	return nil
+}
+
+func (x *ReportMergedRequest) GetReporters() uint32 {
+	if x != nil {
+		return x.Reporters
+	}
+	return 0
+}
+
+func (x *ReportMergedRequest) GetBytes() uint64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *ReportMergedRequest) GetCalls() uint64 {
+	if x != nil {
+		return x.Calls
+	}
+	return 0
+}
+
+// MergedRow is what all reporters of a relay saw of one instance in the second:
+// of each so many results as count, and who they were by one bit of 64 each.
+// What is compared is what each reporter saw of the siblings.
+type MergedRow struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Instance string                 `protobuf:"bytes,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Ok       uint32                 `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
+	Failed   uint32                 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Reporters, those who fared worse here than at the siblings, and those whose
+	// connections were refused.
+	Reporters uint64 `protobuf:"fixed64,4,opt,name=reporters,proto3" json:"reporters,omitempty"`
+	Hurt      uint64 `protobuf:"fixed64,5,opt,name=hurt,proto3" json:"hurt,omitempty"`
+	Refusing  uint64 `protobuf:"fixed64,6,opt,name=refusing,proto3" json:"refusing,omitempty"`
+	// Compared results are those of reporters that also called siblings, and
+	// expected is how many thousandths of a failure these would have been there.
+	Compared      uint32 `protobuf:"varint,7,opt,name=compared,proto3" json:"compared,omitempty"`
+	Expected      uint64 `protobuf:"varint,8,opt,name=expected,proto3" json:"expected,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergedRow) Reset() {
+	*x = MergedRow{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergedRow) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergedRow) ProtoMessage() {}
+
+func (x *MergedRow) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergedRow.ProtoReflect.Descriptor instead.
+func (*MergedRow) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *MergedRow) GetInstance() string {
+	if x != nil {
+		return x.Instance
+	}
+	return ""
+}
+
+func (x *MergedRow) GetOk() uint32 {
+	if x != nil {
+		return x.Ok
+	}
+	return 0
+}
+
+func (x *MergedRow) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *MergedRow) GetReporters() uint64 {
+	if x != nil {
+		return x.Reporters
+	}
+	return 0
+}
+
+func (x *MergedRow) GetHurt() uint64 {
+	if x != nil {
+		return x.Hurt
+	}
+	return 0
+}
+
+func (x *MergedRow) GetRefusing() uint64 {
+	if x != nil {
+		return x.Refusing
+	}
+	return 0
+}
+
+func (x *MergedRow) GetCompared() uint32 {
+	if x != nil {
+		return x.Compared
+	}
+	return 0
+}
+
+func (x *MergedRow) GetExpected() uint64 {
+	if x != nil {
+		return x.Expected
+	}
+	return 0
+}
+
+type ReportMergedResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ReportMergedResponse) Reset() {
+	*x = ReportMergedResponse{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ReportMergedResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ReportMergedResponse) ProtoMessage() {}
+
+func (x *ReportMergedResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ReportMergedResponse.ProtoReflect.Descriptor instead.
+func (*ReportMergedResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{5}
+}
+
 type ProbeRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Types that are valid to be assigned to Message:
@@ -261,7 +484,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[3]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -273,7 +496,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[3]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -286,7 +509,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *ProbeRequest) GetMessage() isProbeRequest_Message {
@@ -359,7 +582,7 @@ type ProberHello struct {
 
 func (x *ProberHello) Reset() {
 	*x = ProberHello{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[4]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -371,7 +594,7 @@ func (x *ProberHello) String() string {
 func (*ProberHello) ProtoMessage() {}
 
 func (x *ProberHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[4]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -384,7 +607,7 @@ func (x *ProberHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProberHello.ProtoReflect.Descriptor instead.
 func (*ProberHello) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ProberHello) GetName() string {
@@ -427,7 +650,7 @@ type ProbeLooks struct {
 
 func (x *ProbeLooks) Reset() {
 	*x = ProbeLooks{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[5]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +662,7 @@ func (x *ProbeLooks) String() string {
 func (*ProbeLooks) ProtoMessage() {}
 
 func (x *ProbeLooks) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[5]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +675,7 @@ func (x *ProbeLooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeLooks.ProtoReflect.Descriptor instead.
 func (*ProbeLooks) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ProbeLooks) GetNumber() uint64 {
@@ -488,7 +711,7 @@ type ProbeLook struct {
 
 func (x *ProbeLook) Reset() {
 	*x = ProbeLook{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -500,7 +723,7 @@ func (x *ProbeLook) String() string {
 func (*ProbeLook) ProtoMessage() {}
 
 func (x *ProbeLook) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -513,7 +736,7 @@ func (x *ProbeLook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeLook.ProtoReflect.Descriptor instead.
 func (*ProbeLook) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ProbeLook) GetInstance() uint32 {
@@ -566,7 +789,7 @@ type ProberBeat struct {
 
 func (x *ProberBeat) Reset() {
 	*x = ProberBeat{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -578,7 +801,7 @@ func (x *ProberBeat) String() string {
 func (*ProberBeat) ProtoMessage() {}
 
 func (x *ProberBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -591,7 +814,7 @@ func (x *ProberBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProberBeat.ProtoReflect.Descriptor instead.
 func (*ProberBeat) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{10}
 }
 
 type ProbeResponse struct {
@@ -608,7 +831,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -620,7 +843,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -633,7 +856,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ProbeResponse) GetMessage() isProbeResponse_Message {
@@ -709,7 +932,7 @@ type ProbeAssignment struct {
 
 func (x *ProbeAssignment) Reset() {
 	*x = ProbeAssignment{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -721,7 +944,7 @@ func (x *ProbeAssignment) String() string {
 func (*ProbeAssignment) ProtoMessage() {}
 
 func (x *ProbeAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -734,7 +957,7 @@ func (x *ProbeAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAssignment.ProtoReflect.Descriptor instead.
 func (*ProbeAssignment) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProbeAssignment) GetEpoch() *Epoch {
@@ -789,7 +1012,7 @@ type ProbeTarget struct {
 
 func (x *ProbeTarget) Reset() {
 	*x = ProbeTarget{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +1024,7 @@ func (x *ProbeTarget) String() string {
 func (*ProbeTarget) ProtoMessage() {}
 
 func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +1037,7 @@ func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeTarget.ProtoReflect.Descriptor instead.
 func (*ProbeTarget) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProbeTarget) GetInstance() uint32 {
@@ -871,7 +1094,7 @@ type ProbeCheck struct {
 
 func (x *ProbeCheck) Reset() {
 	*x = ProbeCheck{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -883,7 +1106,7 @@ func (x *ProbeCheck) String() string {
 func (*ProbeCheck) ProtoMessage() {}
 
 func (x *ProbeCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -896,7 +1119,7 @@ func (x *ProbeCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeCheck.ProtoReflect.Descriptor instead.
 func (*ProbeCheck) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProbeCheck) GetKind() string {
@@ -922,7 +1145,7 @@ type ProbeNow struct {
 
 func (x *ProbeNow) Reset() {
 	*x = ProbeNow{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -934,7 +1157,7 @@ func (x *ProbeNow) String() string {
 func (*ProbeNow) ProtoMessage() {}
 
 func (x *ProbeNow) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -947,7 +1170,7 @@ func (x *ProbeNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeNow.ProtoReflect.Descriptor instead.
 func (*ProbeNow) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProbeNow) GetInstances() []uint32 {
@@ -972,7 +1195,23 @@ const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\x06failed\x18\x03 \x01(\rR\x06failed\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\rR\arefused\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\"\x18\n" +
-	"\x16ReportOutcomesResponse\"\xab\x01\n" +
+	"\x16ReportOutcomesResponse\"\xa3\x01\n" +
+	"\x13ReportMergedRequest\x12\x16\n" +
+	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
+	"\x04rows\x18\x02 \x03(\v2\x16.fairlead.v1.MergedRowR\x04rows\x12\x1c\n" +
+	"\treporters\x18\x03 \x01(\rR\treporters\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x14\n" +
+	"\x05calls\x18\x05 \x01(\x04R\x05calls\"\xd5\x01\n" +
+	"\tMergedRow\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\tR\binstance\x12\x0e\n" +
+	"\x02ok\x18\x02 \x01(\rR\x02ok\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\rR\x06failed\x12\x1c\n" +
+	"\treporters\x18\x04 \x01(\x06R\treporters\x12\x12\n" +
+	"\x04hurt\x18\x05 \x01(\x06R\x04hurt\x12\x1a\n" +
+	"\brefusing\x18\x06 \x01(\x06R\brefusing\x12\x1a\n" +
+	"\bcompared\x18\a \x01(\rR\bcompared\x12\x1a\n" +
+	"\bexpected\x18\b \x01(\x04R\bexpected\"\x16\n" +
+	"\x14ReportMergedResponse\"\xab\x01\n" +
 	"\fProbeRequest\x120\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.fairlead.v1.ProberHelloH\x00R\x05hello\x12/\n" +
 	"\x05looks\x18\x02 \x01(\v2\x17.fairlead.v1.ProbeLooksH\x00R\x05looks\x12-\n" +
@@ -1027,9 +1266,10 @@ const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\x11PROBE_RESULT_GOOD\x10\x01\x12\x17\n" +
 	"\x13PROBE_RESULT_FAILED\x10\x02\x12\x1a\n" +
 	"\x16PROBE_RESULT_TIMED_OUT\x10\x03\x12\x18\n" +
-	"\x14PROBE_RESULT_REFUSED\x10\x042n\n" +
+	"\x14PROBE_RESULT_REFUSED\x10\x042\xc5\x01\n" +
 	"\x0fEvidenceService\x12[\n" +
-	"\x0eReportOutcomes\x12\".fairlead.v1.ReportOutcomesRequest\x1a#.fairlead.v1.ReportOutcomesResponse(\x012R\n" +
+	"\x0eReportOutcomes\x12\".fairlead.v1.ReportOutcomesRequest\x1a#.fairlead.v1.ReportOutcomesResponse(\x01\x12U\n" +
+	"\fReportMerged\x12 .fairlead.v1.ReportMergedRequest\x1a!.fairlead.v1.ReportMergedResponse(\x012R\n" +
 	"\fProbeService\x12B\n" +
 	"\x05Probe\x12\x19.fairlead.v1.ProbeRequest\x1a\x1a.fairlead.v1.ProbeResponse(\x010\x01BBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
@@ -1046,49 +1286,55 @@ func file_fairlead_v1_evidence_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_evidence_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_v1_evidence_proto_msgTypes = make([]protoimpl.MessageInfo, 13)
+var file_fairlead_v1_evidence_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
 var file_fairlead_v1_evidence_proto_goTypes = []any{
 	(ProbeResult)(0),               // 0: fairlead.v1.ProbeResult
 	(*ReportOutcomesRequest)(nil),  // 1: fairlead.v1.ReportOutcomesRequest
 	(*OutcomeRow)(nil),             // 2: fairlead.v1.OutcomeRow
 	(*ReportOutcomesResponse)(nil), // 3: fairlead.v1.ReportOutcomesResponse
-	(*ProbeRequest)(nil),           // 4: fairlead.v1.ProbeRequest
-	(*ProberHello)(nil),            // 5: fairlead.v1.ProberHello
-	(*ProbeLooks)(nil),             // 6: fairlead.v1.ProbeLooks
-	(*ProbeLook)(nil),              // 7: fairlead.v1.ProbeLook
-	(*ProberBeat)(nil),             // 8: fairlead.v1.ProberBeat
-	(*ProbeResponse)(nil),          // 9: fairlead.v1.ProbeResponse
-	(*ProbeAssignment)(nil),        // 10: fairlead.v1.ProbeAssignment
-	(*ProbeTarget)(nil),            // 11: fairlead.v1.ProbeTarget
-	(*ProbeCheck)(nil),             // 12: fairlead.v1.ProbeCheck
-	(*ProbeNow)(nil),               // 13: fairlead.v1.ProbeNow
-	(*Epoch)(nil),                  // 14: fairlead.v1.Epoch
-	(*durationpb.Duration)(nil),    // 15: google.protobuf.Duration
+	(*ReportMergedRequest)(nil),    // 4: fairlead.v1.ReportMergedRequest
+	(*MergedRow)(nil),              // 5: fairlead.v1.MergedRow
+	(*ReportMergedResponse)(nil),   // 6: fairlead.v1.ReportMergedResponse
+	(*ProbeRequest)(nil),           // 7: fairlead.v1.ProbeRequest
+	(*ProberHello)(nil),            // 8: fairlead.v1.ProberHello
+	(*ProbeLooks)(nil),             // 9: fairlead.v1.ProbeLooks
+	(*ProbeLook)(nil),              // 10: fairlead.v1.ProbeLook
+	(*ProberBeat)(nil),             // 11: fairlead.v1.ProberBeat
+	(*ProbeResponse)(nil),          // 12: fairlead.v1.ProbeResponse
+	(*ProbeAssignment)(nil),        // 13: fairlead.v1.ProbeAssignment
+	(*ProbeTarget)(nil),            // 14: fairlead.v1.ProbeTarget
+	(*ProbeCheck)(nil),             // 15: fairlead.v1.ProbeCheck
+	(*ProbeNow)(nil),               // 16: fairlead.v1.ProbeNow
+	(*Epoch)(nil),                  // 17: fairlead.v1.Epoch
+	(*durationpb.Duration)(nil),    // 18: google.protobuf.Duration
 }
 var file_fairlead_v1_evidence_proto_depIdxs = []int32{
 	2,  // 0: fairlead.v1.ReportOutcomesRequest.rows:type_name -> fairlead.v1.OutcomeRow
-	5,  // 1: fairlead.v1.ProbeRequest.hello:type_name -> fairlead.v1.ProberHello
-	6,  // 2: fairlead.v1.ProbeRequest.looks:type_name -> fairlead.v1.ProbeLooks
-	8,  // 3: fairlead.v1.ProbeRequest.beat:type_name -> fairlead.v1.ProberBeat
-	14, // 4: fairlead.v1.ProberHello.epoch:type_name -> fairlead.v1.Epoch
-	7,  // 5: fairlead.v1.ProbeLooks.looks:type_name -> fairlead.v1.ProbeLook
-	0,  // 6: fairlead.v1.ProbeLook.result:type_name -> fairlead.v1.ProbeResult
-	10, // 7: fairlead.v1.ProbeResponse.assignment:type_name -> fairlead.v1.ProbeAssignment
-	13, // 8: fairlead.v1.ProbeResponse.now:type_name -> fairlead.v1.ProbeNow
-	8,  // 9: fairlead.v1.ProbeResponse.beat:type_name -> fairlead.v1.ProberBeat
-	14, // 10: fairlead.v1.ProbeAssignment.epoch:type_name -> fairlead.v1.Epoch
-	11, // 11: fairlead.v1.ProbeAssignment.targets:type_name -> fairlead.v1.ProbeTarget
-	12, // 12: fairlead.v1.ProbeTarget.check:type_name -> fairlead.v1.ProbeCheck
-	15, // 13: fairlead.v1.ProbeTarget.interval:type_name -> google.protobuf.Duration
-	1,  // 14: fairlead.v1.EvidenceService.ReportOutcomes:input_type -> fairlead.v1.ReportOutcomesRequest
-	4,  // 15: fairlead.v1.ProbeService.Probe:input_type -> fairlead.v1.ProbeRequest
-	3,  // 16: fairlead.v1.EvidenceService.ReportOutcomes:output_type -> fairlead.v1.ReportOutcomesResponse
-	9,  // 17: fairlead.v1.ProbeService.Probe:output_type -> fairlead.v1.ProbeResponse
-	16, // [16:18] is the sub-list for method output_type
-	14, // [14:16] is the sub-list for method input_type
-	14, // [14:14] is the sub-list for extension type_name
-	14, // [14:14] is the sub-list for extension extendee
-	0,  // [0:14] is the sub-list for field type_name
+	5,  // 1: fairlead.v1.ReportMergedRequest.rows:type_name -> fairlead.v1.MergedRow
+	8,  // 2: fairlead.v1.ProbeRequest.hello:type_name -> fairlead.v1.ProberHello
+	9,  // 3: fairlead.v1.ProbeRequest.looks:type_name -> fairlead.v1.ProbeLooks
+	11, // 4: fairlead.v1.ProbeRequest.beat:type_name -> fairlead.v1.ProberBeat
+	17, // 5: fairlead.v1.ProberHello.epoch:type_name -> fairlead.v1.Epoch
+	10, // 6: fairlead.v1.ProbeLooks.looks:type_name -> fairlead.v1.ProbeLook
+	0,  // 7: fairlead.v1.ProbeLook.result:type_name -> fairlead.v1.ProbeResult
+	13, // 8: fairlead.v1.ProbeResponse.assignment:type_name -> fairlead.v1.ProbeAssignment
+	16, // 9: fairlead.v1.ProbeResponse.now:type_name -> fairlead.v1.ProbeNow
+	11, // 10: fairlead.v1.ProbeResponse.beat:type_name -> fairlead.v1.ProberBeat
+	17, // 11: fairlead.v1.ProbeAssignment.epoch:type_name -> fairlead.v1.Epoch
+	14, // 12: fairlead.v1.ProbeAssignment.targets:type_name -> fairlead.v1.ProbeTarget
+	15, // 13: fairlead.v1.ProbeTarget.check:type_name -> fairlead.v1.ProbeCheck
+	18, // 14: fairlead.v1.ProbeTarget.interval:type_name -> google.protobuf.Duration
+	1,  // 15: fairlead.v1.EvidenceService.ReportOutcomes:input_type -> fairlead.v1.ReportOutcomesRequest
+	4,  // 16: fairlead.v1.EvidenceService.ReportMerged:input_type -> fairlead.v1.ReportMergedRequest
+	7,  // 17: fairlead.v1.ProbeService.Probe:input_type -> fairlead.v1.ProbeRequest
+	3,  // 18: fairlead.v1.EvidenceService.ReportOutcomes:output_type -> fairlead.v1.ReportOutcomesResponse
+	6,  // 19: fairlead.v1.EvidenceService.ReportMerged:output_type -> fairlead.v1.ReportMergedResponse
+	12, // 20: fairlead.v1.ProbeService.Probe:output_type -> fairlead.v1.ProbeResponse
+	18, // [18:21] is the sub-list for method output_type
+	15, // [15:18] is the sub-list for method input_type
+	15, // [15:15] is the sub-list for extension type_name
+	15, // [15:15] is the sub-list for extension extendee
+	0,  // [0:15] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_evidence_proto_init() }
@@ -1097,12 +1343,12 @@ func file_fairlead_v1_evidence_proto_init() {
 		return
 	}
 	file_fairlead_v1_common_proto_init()
-	file_fairlead_v1_evidence_proto_msgTypes[3].OneofWrappers = []any{
+	file_fairlead_v1_evidence_proto_msgTypes[6].OneofWrappers = []any{
 		(*ProbeRequest_Hello)(nil),
 		(*ProbeRequest_Looks)(nil),
 		(*ProbeRequest_Beat)(nil),
 	}
-	file_fairlead_v1_evidence_proto_msgTypes[8].OneofWrappers = []any{
+	file_fairlead_v1_evidence_proto_msgTypes[11].OneofWrappers = []any{
 		(*ProbeResponse_Assignment)(nil),
 		(*ProbeResponse_Now)(nil),
 		(*ProbeResponse_Beat)(nil),
@@ -1113,7 +1359,7 @@ func file_fairlead_v1_evidence_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_evidence_proto_rawDesc), len(file_fairlead_v1_evidence_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   13,
+			NumMessages:   16,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -20,6 +20,7 @@ const _ = grpc.SupportPackageIsVersion9
 
 const (
 	EvidenceService_ReportOutcomes_FullMethodName = "/fairlead.v1.EvidenceService/ReportOutcomes"
+	EvidenceService_ReportMerged_FullMethodName   = "/fairlead.v1.EvidenceService/ReportMerged"
 )
 
 // EvidenceServiceClient is the client API for EvidenceService service.
@@ -31,6 +32,9 @@ type EvidenceServiceClient interface {
 	// ReportOutcomes is dialled by whoever calls instances, and stays open. Each
 	// message is one second of one reporter, who is known by his certificate.
 	ReportOutcomes(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ReportOutcomesRequest, ReportOutcomesResponse], error)
+	// ReportMerged is dialled by relays only, and stays open. Each message is one
+	// second of all who report to the relay, by their certificates.
+	ReportMerged(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ReportMergedRequest, ReportMergedResponse], error)
 }
 
 type evidenceServiceClient struct {
@@ -54,6 +58,19 @@ func (c *evidenceServiceClient) ReportOutcomes(ctx context.Context, opts ...grpc
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type EvidenceService_ReportOutcomesClient = grpc.ClientStreamingClient[ReportOutcomesRequest, ReportOutcomesResponse]
 
+func (c *evidenceServiceClient) ReportMerged(ctx context.Context, opts ...grpc.CallOption) (grpc.ClientStreamingClient[ReportMergedRequest, ReportMergedResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &EvidenceService_ServiceDesc.Streams[1], EvidenceService_ReportMerged_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[ReportMergedRequest, ReportMergedResponse]{ClientStream: stream}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type EvidenceService_ReportMergedClient = grpc.ClientStreamingClient[ReportMergedRequest, ReportMergedResponse]
+
 // EvidenceServiceServer is the server API for EvidenceService service.
 // All implementations must embed UnimplementedEvidenceServiceServer
 // for forward compatibility.
@@ -63,6 +80,9 @@ type EvidenceServiceServer interface {
 	// ReportOutcomes is dialled by whoever calls instances, and stays open. Each
 	// message is one second of one reporter, who is known by his certificate.
 	ReportOutcomes(grpc.ClientStreamingServer[ReportOutcomesRequest, ReportOutcomesResponse]) error
+	// ReportMerged is dialled by relays only, and stays open. Each message is one
+	// second of all who report to the relay, by their certificates.
+	ReportMerged(grpc.ClientStreamingServer[ReportMergedRequest, ReportMergedResponse]) error
 	mustEmbedUnimplementedEvidenceServiceServer()
 }
 
@@ -75,6 +95,9 @@ type UnimplementedEvidenceServiceServer struct{}
 
 func (UnimplementedEvidenceServiceServer) ReportOutcomes(grpc.ClientStreamingServer[ReportOutcomesRequest, ReportOutcomesResponse]) error {
 	return status.Error(codes.Unimplemented, "method ReportOutcomes not implemented")
+}
+func (UnimplementedEvidenceServiceServer) ReportMerged(grpc.ClientStreamingServer[ReportMergedRequest, ReportMergedResponse]) error {
+	return status.Error(codes.Unimplemented, "method ReportMerged not implemented")
 }
 func (UnimplementedEvidenceServiceServer) mustEmbedUnimplementedEvidenceServiceServer() {}
 func (UnimplementedEvidenceServiceServer) testEmbeddedByValue()                         {}
@@ -104,6 +127,13 @@ func _EvidenceService_ReportOutcomes_Handler(srv interface{}, stream grpc.Server
 // This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
 type EvidenceService_ReportOutcomesServer = grpc.ClientStreamingServer[ReportOutcomesRequest, ReportOutcomesResponse]
 
+func _EvidenceService_ReportMerged_Handler(srv interface{}, stream grpc.ServerStream) error {
+	return srv.(EvidenceServiceServer).ReportMerged(&grpc.GenericServerStream[ReportMergedRequest, ReportMergedResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type EvidenceService_ReportMergedServer = grpc.ClientStreamingServer[ReportMergedRequest, ReportMergedResponse]
+
 // EvidenceService_ServiceDesc is the grpc.ServiceDesc for EvidenceService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -115,6 +145,11 @@ var EvidenceService_ServiceDesc = grpc.ServiceDesc{
 		{
 			StreamName:    "ReportOutcomes",
 			Handler:       _EvidenceService_ReportOutcomes_Handler,
+			ClientStreams: true,
+		},
+		{
+			StreamName:    "ReportMerged",
+			Handler:       _EvidenceService_ReportMerged_Handler,
 			ClientStreams: true,
 		},
 	},

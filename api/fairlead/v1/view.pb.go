@@ -9,6 +9,7 @@ package fairleadv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	durationpb "google.golang.org/protobuf/types/known/durationpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -486,7 +487,10 @@ type FollowBeat struct {
 	// Next is within how many milliseconds the following beat comes at the
 	// latest, and how often one is expected in return; 0 is one second. Only who
 	// serves views says it, to who knows the feature "beats".
-	NextMs        uint32 `protobuf:"varint,4,opt,name=next_ms,json=nextMs,proto3" json:"next_ms,omitempty"`
+	NextMs uint32 `protobuf:"varint,4,opt,name=next_ms,json=nextMs,proto3" json:"next_ms,omitempty"`
+	// Age of what is sent here: how long ago a relay heard control. Only relays
+	// that do not hear it say one.
+	Age           *durationpb.Duration `protobuf:"bytes,10,opt,name=age,proto3" json:"age,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -547,6 +551,13 @@ func (x *FollowBeat) GetNextMs() uint32 {
 		return x.NextMs
 	}
 	return 0
+}
+
+func (x *FollowBeat) GetAge() *durationpb.Duration {
+	if x != nil {
+		return x.Age
+	}
+	return nil
 }
 
 type WaitingRequests struct {
@@ -802,7 +813,11 @@ type FollowRefusal struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Reason string                 `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	// Leader's address, when another control leads.
-	Leader        string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	Leader string `protobuf:"bytes,2,opt,name=leader,proto3" json:"leader,omitempty"`
+	// Retry is how long to stay away at least; absent is for the client to say.
+	Retry *durationpb.Duration `protobuf:"bytes,10,opt,name=retry,proto3" json:"retry,omitempty"`
+	// Others are where to subscribe instead; none says nothing.
+	Others        []string `protobuf:"bytes,11,rep,name=others,proto3" json:"others,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -849,6 +864,20 @@ func (x *FollowRefusal) GetLeader() string {
 		return x.Leader
 	}
 	return ""
+}
+
+func (x *FollowRefusal) GetRetry() *durationpb.Duration {
+	if x != nil {
+		return x.Retry
+	}
+	return nil
+}
+
+func (x *FollowRefusal) GetOthers() []string {
+	if x != nil {
+		return x.Others
+	}
+	return nil
 }
 
 // RouteDelta leads from one version of the route table to another. Base absent means a full table.
@@ -946,6 +975,7 @@ type SubscribeRequest struct {
 	//	*SubscribeRequest_Beat
 	//	*SubscribeRequest_Tally
 	//	*SubscribeRequest_Roster
+	//	*SubscribeRequest_Relay
 	Message       isSubscribeRequest_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1042,6 +1072,15 @@ func (x *SubscribeRequest) GetRoster() *Roster {
 	return nil
 }
 
+func (x *SubscribeRequest) GetRelay() *RelayState {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeRequest_Relay); ok {
+			return x.Relay
+		}
+	}
+	return nil
+}
+
 type isSubscribeRequest_Message interface {
 	isSubscribeRequest_Message()
 }
@@ -1071,6 +1110,10 @@ type SubscribeRequest_Roster struct {
 	Roster *Roster `protobuf:"bytes,6,opt,name=roster,proto3,oneof"`
 }
 
+type SubscribeRequest_Relay struct {
+	Relay *RelayState `protobuf:"bytes,10,opt,name=relay,proto3,oneof"`
+}
+
 func (*SubscribeRequest_Hello) isSubscribeRequest_Message() {}
 
 func (*SubscribeRequest_Edit) isSubscribeRequest_Message() {}
@@ -1082,6 +1125,64 @@ func (*SubscribeRequest_Beat) isSubscribeRequest_Message() {}
 func (*SubscribeRequest_Tally) isSubscribeRequest_Message() {}
 
 func (*SubscribeRequest_Roster) isSubscribeRequest_Message() {}
+
+func (*SubscribeRequest_Relay) isSubscribeRequest_Message() {}
+
+// RelayState is what a relay says of itself, at the beginning and whenever it
+// is otherwise. Nobody else says it.
+type RelayState struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Address at which subscribers reach it; empty while it takes none.
+	Address string `protobuf:"bytes,1,opt,name=address,proto3" json:"address,omitempty"`
+	// Subscribers that are connected to it.
+	Subscribers   uint32 `protobuf:"varint,2,opt,name=subscribers,proto3" json:"subscribers,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RelayState) Reset() {
+	*x = RelayState{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RelayState) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RelayState) ProtoMessage() {}
+
+func (x *RelayState) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RelayState.ProtoReflect.Descriptor instead.
+func (*RelayState) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *RelayState) GetAddress() string {
+	if x != nil {
+		return x.Address
+	}
+	return ""
+}
+
+func (x *RelayState) GetSubscribers() uint32 {
+	if x != nil {
+		return x.Subscribers
+	}
+	return 0
+}
 
 // SubscribeHello says who subscribes.
 type SubscribeHello struct {
@@ -1096,14 +1197,20 @@ type SubscribeHello struct {
 	Features []string `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
 	// Away is what became of calls since the stream before it ended; absent is
 	// not known.
-	Away          *AwayReport `protobuf:"bytes,6,opt,name=away,proto3" json:"away,omitempty"`
+	Away *AwayReport `protobuf:"bytes,6,opt,name=away,proto3" json:"away,omitempty"`
+	// HoldsNothing says that it has no view at all, so that it is let in first.
+	// Who says so and then names a view that it holds is let go.
+	HoldsNothing bool `protobuf:"varint,10,opt,name=holds_nothing,json=holdsNothing,proto3" json:"holds_nothing,omitempty"`
+	// RelaysFailed says that the relays that it was told of cannot be subscribed
+	// at, or that it was told of none and subscribes at none.
+	RelaysFailed  bool `protobuf:"varint,11,opt,name=relays_failed,json=relaysFailed,proto3" json:"relays_failed,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubscribeHello) Reset() {
 	*x = SubscribeHello{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[13]
+	mi := &file_fairlead_v1_view_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1115,7 +1222,7 @@ func (x *SubscribeHello) String() string {
 func (*SubscribeHello) ProtoMessage() {}
 
 func (x *SubscribeHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[13]
+	mi := &file_fairlead_v1_view_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1128,7 +1235,7 @@ func (x *SubscribeHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeHello.ProtoReflect.Descriptor instead.
 func (*SubscribeHello) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *SubscribeHello) GetName() string {
@@ -1166,6 +1273,20 @@ func (x *SubscribeHello) GetAway() *AwayReport {
 	return nil
 }
 
+func (x *SubscribeHello) GetHoldsNothing() bool {
+	if x != nil {
+		return x.HoldsNothing
+	}
+	return false
+}
+
+func (x *SubscribeHello) GetRelaysFailed() bool {
+	if x != nil {
+		return x.RelaysFailed
+	}
+	return false
+}
+
 // AwayReport is what a caller says of its calls while it heard nobody who serves
 // views.
 type AwayReport struct {
@@ -1182,7 +1303,7 @@ type AwayReport struct {
 
 func (x *AwayReport) Reset() {
 	*x = AwayReport{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[14]
+	mi := &file_fairlead_v1_view_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1194,7 +1315,7 @@ func (x *AwayReport) String() string {
 func (*AwayReport) ProtoMessage() {}
 
 func (x *AwayReport) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[14]
+	mi := &file_fairlead_v1_view_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1207,7 +1328,7 @@ func (x *AwayReport) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AwayReport.ProtoReflect.Descriptor instead.
 func (*AwayReport) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *AwayReport) GetAwayMs() uint64 {
@@ -1250,7 +1371,7 @@ type SubscriptionEdit struct {
 
 func (x *SubscriptionEdit) Reset() {
 	*x = SubscriptionEdit{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[15]
+	mi := &file_fairlead_v1_view_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1383,7 @@ func (x *SubscriptionEdit) String() string {
 func (*SubscriptionEdit) ProtoMessage() {}
 
 func (x *SubscriptionEdit) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[15]
+	mi := &file_fairlead_v1_view_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1396,7 @@ func (x *SubscriptionEdit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriptionEdit.ProtoReflect.Descriptor instead.
 func (*SubscriptionEdit) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SubscriptionEdit) GetAdd() []*Subscription {
@@ -1303,7 +1424,7 @@ type Subscription struct {
 
 func (x *Subscription) Reset() {
 	*x = Subscription{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[16]
+	mi := &file_fairlead_v1_view_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1436,7 @@ func (x *Subscription) String() string {
 func (*Subscription) ProtoMessage() {}
 
 func (x *Subscription) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[16]
+	mi := &file_fairlead_v1_view_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1449,7 @@ func (x *Subscription) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Subscription.ProtoReflect.Descriptor instead.
 func (*Subscription) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Subscription) GetService() string {
@@ -1355,7 +1476,7 @@ type ViewsApplied struct {
 
 func (x *ViewsApplied) Reset() {
 	*x = ViewsApplied{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[17]
+	mi := &file_fairlead_v1_view_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1367,7 +1488,7 @@ func (x *ViewsApplied) String() string {
 func (*ViewsApplied) ProtoMessage() {}
 
 func (x *ViewsApplied) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[17]
+	mi := &file_fairlead_v1_view_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1380,7 +1501,7 @@ func (x *ViewsApplied) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewsApplied.ProtoReflect.Descriptor instead.
 func (*ViewsApplied) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ViewsApplied) GetViews() []*AppliedView {
@@ -1405,7 +1526,7 @@ type AppliedView struct {
 
 func (x *AppliedView) Reset() {
 	*x = AppliedView{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[18]
+	mi := &file_fairlead_v1_view_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1417,7 +1538,7 @@ func (x *AppliedView) String() string {
 func (*AppliedView) ProtoMessage() {}
 
 func (x *AppliedView) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[18]
+	mi := &file_fairlead_v1_view_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1430,7 +1551,7 @@ func (x *AppliedView) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AppliedView.ProtoReflect.Descriptor instead.
 func (*AppliedView) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *AppliedView) GetService() string {
@@ -1471,6 +1592,7 @@ type SubscribeResponse struct {
 	//	*SubscribeResponse_Beat
 	//	*SubscribeResponse_Refusal
 	//	*SubscribeResponse_RosterWanted
+	//	*SubscribeResponse_Doors
 	Message       isSubscribeResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1478,7 +1600,7 @@ type SubscribeResponse struct {
 
 func (x *SubscribeResponse) Reset() {
 	*x = SubscribeResponse{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[19]
+	mi := &file_fairlead_v1_view_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1490,7 +1612,7 @@ func (x *SubscribeResponse) String() string {
 func (*SubscribeResponse) ProtoMessage() {}
 
 func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[19]
+	mi := &file_fairlead_v1_view_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1503,7 +1625,7 @@ func (x *SubscribeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeResponse.ProtoReflect.Descriptor instead.
 func (*SubscribeResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *SubscribeResponse) GetMessage() isSubscribeResponse_Message {
@@ -1567,6 +1689,15 @@ func (x *SubscribeResponse) GetRosterWanted() *RosterWanted {
 	return nil
 }
 
+func (x *SubscribeResponse) GetDoors() *Doors {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeResponse_Doors); ok {
+			return x.Doors
+		}
+	}
+	return nil
+}
+
 type isSubscribeResponse_Message interface {
 	isSubscribeResponse_Message()
 }
@@ -1596,6 +1727,10 @@ type SubscribeResponse_RosterWanted struct {
 	RosterWanted *RosterWanted `protobuf:"bytes,6,opt,name=roster_wanted,json=rosterWanted,proto3,oneof"`
 }
 
+type SubscribeResponse_Doors struct {
+	Doors *Doors `protobuf:"bytes,10,opt,name=doors,proto3,oneof"`
+}
+
 func (*SubscribeResponse_Welcome) isSubscribeResponse_Message() {}
 
 func (*SubscribeResponse_Change) isSubscribeResponse_Message() {}
@@ -1608,8 +1743,85 @@ func (*SubscribeResponse_Refusal) isSubscribeResponse_Message() {}
 
 func (*SubscribeResponse_RosterWanted) isSubscribeResponse_Message() {}
 
+func (*SubscribeResponse_Doors) isSubscribeResponse_Message() {}
+
+// Doors say where one may subscribe, and how those who come back are let in.
+type Doors struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Relays that serve subscribers now. None says nothing: a client keeps the
+	// ones that it knows.
+	Relays []string `protobuf:"bytes,1,rep,name=relays,proto3" json:"relays,omitempty"`
+	// Population is how many subscribers there are known to be in the region.
+	Population uint32 `protobuf:"varint,2,opt,name=population,proto3" json:"population,omitempty"`
+	// Share is how many a relay is to admit in ten seconds. Only relays are told.
+	Share uint32 `protobuf:"varint,3,opt,name=share,proto3" json:"share,omitempty"`
+	// Spread is over how long those whose streams end at once are to spread their
+	// return.
+	Spread        *durationpb.Duration `protobuf:"bytes,4,opt,name=spread,proto3" json:"spread,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Doors) Reset() {
+	*x = Doors{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Doors) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Doors) ProtoMessage() {}
+
+func (x *Doors) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Doors.ProtoReflect.Descriptor instead.
+func (*Doors) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Doors) GetRelays() []string {
+	if x != nil {
+		return x.Relays
+	}
+	return nil
+}
+
+func (x *Doors) GetPopulation() uint32 {
+	if x != nil {
+		return x.Population
+	}
+	return 0
+}
+
+func (x *Doors) GetShare() uint32 {
+	if x != nil {
+		return x.Share
+	}
+	return 0
+}
+
+func (x *Doors) GetSpread() *durationpb.Duration {
+	if x != nil {
+		return x.Spread
+	}
+	return nil
+}
+
 // SubscribeWelcome comes before any view. Its epoch is that of the views that
-// follow it.
+// follow it. A later one on a stream has a later epoch.
 type SubscribeWelcome struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Epoch  *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -1617,14 +1829,17 @@ type SubscribeWelcome struct {
 	// Missing are features that views here rely on and the subscriber did not
 	// say: it is sent them all the same, and must not believe that it picks as
 	// they mean.
-	Missing       []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
+	Missing []string `protobuf:"bytes,3,rep,name=missing,proto3" json:"missing,omitempty"`
+	// Age of what is sent here: how long ago a relay heard control.
+	Age           *durationpb.Duration `protobuf:"bytes,10,opt,name=age,proto3" json:"age,omitempty"`
+	Doors         *Doors               `protobuf:"bytes,11,opt,name=doors,proto3" json:"doors,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *SubscribeWelcome) Reset() {
 	*x = SubscribeWelcome{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[20]
+	mi := &file_fairlead_v1_view_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1636,7 +1851,7 @@ func (x *SubscribeWelcome) String() string {
 func (*SubscribeWelcome) ProtoMessage() {}
 
 func (x *SubscribeWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[20]
+	mi := &file_fairlead_v1_view_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1649,7 +1864,7 @@ func (x *SubscribeWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeWelcome.ProtoReflect.Descriptor instead.
 func (*SubscribeWelcome) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *SubscribeWelcome) GetEpoch() *Epoch {
@@ -1673,6 +1888,20 @@ func (x *SubscribeWelcome) GetMissing() []string {
 	return nil
 }
 
+func (x *SubscribeWelcome) GetAge() *durationpb.Duration {
+	if x != nil {
+		return x.Age
+	}
+	return nil
+}
+
+func (x *SubscribeWelcome) GetDoors() *Doors {
+	if x != nil {
+		return x.Doors
+	}
+	return nil
+}
+
 type SubscriptionsRefused struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Services      []*RefusedRoute        `protobuf:"bytes,1,rep,name=services,proto3" json:"services,omitempty"`
@@ -1682,7 +1911,7 @@ type SubscriptionsRefused struct {
 
 func (x *SubscriptionsRefused) Reset() {
 	*x = SubscriptionsRefused{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	mi := &file_fairlead_v1_view_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1694,7 +1923,7 @@ func (x *SubscriptionsRefused) String() string {
 func (*SubscriptionsRefused) ProtoMessage() {}
 
 func (x *SubscriptionsRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	mi := &file_fairlead_v1_view_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1707,7 +1936,7 @@ func (x *SubscriptionsRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriptionsRefused.ProtoReflect.Descriptor instead.
 func (*SubscriptionsRefused) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SubscriptionsRefused) GetServices() []*RefusedRoute {
@@ -1747,13 +1976,16 @@ type ViewChange struct {
 	// AllowedCallers of the service's policy, all of them: who passes the view on
 	// passes it to no others. None is everyone.
 	AllowedCallers []string `protobuf:"bytes,14,rep,name=allowed_callers,json=allowedCallers,proto3" json:"allowed_callers,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// Epoch of the view, where it is another than the welcome's: a relay may hold
+	// a view of an earlier leader.
+	Epoch         *Epoch `protobuf:"bytes,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ViewChange) Reset() {
 	*x = ViewChange{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	mi := &file_fairlead_v1_view_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1765,7 +1997,7 @@ func (x *ViewChange) String() string {
 func (*ViewChange) ProtoMessage() {}
 
 func (x *ViewChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	mi := &file_fairlead_v1_view_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1778,7 +2010,7 @@ func (x *ViewChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewChange.ProtoReflect.Descriptor instead.
 func (*ViewChange) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ViewChange) GetService() string {
@@ -1879,6 +2111,13 @@ func (x *ViewChange) GetAllowedCallers() []string {
 	return nil
 }
 
+func (x *ViewChange) GetEpoch() *Epoch {
+	if x != nil {
+		return x.Epoch
+	}
+	return nil
+}
+
 // RelayTally says how far the subscribers of a relay are. A service whose
 // numbers are as they were told last is left out; it is said every 200 ms at
 // most.
@@ -1891,7 +2130,7 @@ type RelayTally struct {
 
 func (x *RelayTally) Reset() {
 	*x = RelayTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	mi := &file_fairlead_v1_view_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1903,7 +2142,7 @@ func (x *RelayTally) String() string {
 func (*RelayTally) ProtoMessage() {}
 
 func (x *RelayTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	mi := &file_fairlead_v1_view_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1916,7 +2155,7 @@ func (x *RelayTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayTally.ProtoReflect.Descriptor instead.
 func (*RelayTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RelayTally) GetServices() []*ServiceTally {
@@ -1941,7 +2180,7 @@ type ServiceTally struct {
 
 func (x *ServiceTally) Reset() {
 	*x = ServiceTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[24]
+	mi := &file_fairlead_v1_view_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1953,7 +2192,7 @@ func (x *ServiceTally) String() string {
 func (*ServiceTally) ProtoMessage() {}
 
 func (x *ServiceTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[24]
+	mi := &file_fairlead_v1_view_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1966,7 +2205,7 @@ func (x *ServiceTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceTally.ProtoReflect.Descriptor instead.
 func (*ServiceTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ServiceTally) GetService() string {
@@ -2002,7 +2241,7 @@ type VersionTally struct {
 
 func (x *VersionTally) Reset() {
 	*x = VersionTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[25]
+	mi := &file_fairlead_v1_view_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2014,7 +2253,7 @@ func (x *VersionTally) String() string {
 func (*VersionTally) ProtoMessage() {}
 
 func (x *VersionTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[25]
+	mi := &file_fairlead_v1_view_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2027,7 +2266,7 @@ func (x *VersionTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionTally.ProtoReflect.Descriptor instead.
 func (*VersionTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *VersionTally) GetEpoch() uint64 {
@@ -2065,7 +2304,7 @@ type RosterWanted struct {
 
 func (x *RosterWanted) Reset() {
 	*x = RosterWanted{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	mi := &file_fairlead_v1_view_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2077,7 +2316,7 @@ func (x *RosterWanted) String() string {
 func (*RosterWanted) ProtoMessage() {}
 
 func (x *RosterWanted) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	mi := &file_fairlead_v1_view_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2090,7 +2329,7 @@ func (x *RosterWanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterWanted.ProtoReflect.Descriptor instead.
 func (*RosterWanted) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RosterWanted) GetAsk() uint64 {
@@ -2129,7 +2368,7 @@ type Roster struct {
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[27]
+	mi := &file_fairlead_v1_view_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2141,7 +2380,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[27]
+	mi := &file_fairlead_v1_view_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2154,7 +2393,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Roster) GetAsk() uint64 {
@@ -2208,7 +2447,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[28]
+	mi := &file_fairlead_v1_view_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2220,7 +2459,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[28]
+	mi := &file_fairlead_v1_view_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2233,7 +2472,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RosterEntry) GetRole() string {
@@ -2324,7 +2563,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[29]
+	mi := &file_fairlead_v1_view_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2336,7 +2575,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[29]
+	mi := &file_fairlead_v1_view_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2349,7 +2588,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Endpoint) GetId() string {
@@ -2417,7 +2656,7 @@ type ZoneMark struct {
 
 func (x *ZoneMark) Reset() {
 	*x = ZoneMark{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[30]
+	mi := &file_fairlead_v1_view_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2429,7 +2668,7 @@ func (x *ZoneMark) String() string {
 func (*ZoneMark) ProtoMessage() {}
 
 func (x *ZoneMark) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[30]
+	mi := &file_fairlead_v1_view_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2442,7 +2681,7 @@ func (x *ZoneMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneMark.ProtoReflect.Descriptor instead.
 func (*ZoneMark) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ZoneMark) GetGroup() string {
@@ -2484,7 +2723,7 @@ var File_fairlead_v1_view_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\n" +
-	"\x16fairlead/v1/view.proto\x12\vfairlead.v1\x1a\x18fairlead/v1/common.proto\"\xdf\x01\n" +
+	"\x16fairlead/v1/view.proto\x12\vfairlead.v1\x1a\x18fairlead/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\"\xdf\x01\n" +
 	"\rFollowRequest\x120\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.fairlead.v1.FollowHelloH\x00R\x05hello\x12*\n" +
 	"\x03ack\x18\x02 \x01(\v2\x16.fairlead.v1.FollowAckH\x00R\x03ack\x12-\n" +
@@ -2511,13 +2750,15 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"keep_error\x18\x04 \x01(\tR\tkeepError\"@\n" +
 	"\fRefusedRoute\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x16\n" +
-	"\x06reason\x18\x02 \x01(\tR\x06reason\"\x8c\x01\n" +
+	"\x06reason\x18\x02 \x01(\tR\x06reason\"\xb9\x01\n" +
 	"\n" +
 	"FollowBeat\x12\x14\n" +
 	"\x05hosts\x18\x01 \x03(\tR\x05hosts\x126\n" +
 	"\awaiting\x18\x02 \x03(\v2\x1c.fairlead.v1.WaitingRequestsR\awaiting\x12\x17\n" +
 	"\ashed_ms\x18\x03 \x01(\rR\x06shedMs\x12\x17\n" +
-	"\anext_ms\x18\x04 \x01(\rR\x06nextMs\"G\n" +
+	"\anext_ms\x18\x04 \x01(\rR\x06nextMs\x12+\n" +
+	"\x03age\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x03age\"G\n" +
 	"\x0fWaitingRequests\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
 	"\brequests\x18\x02 \x01(\x05R\brequests\"\x0f\n" +
@@ -2529,10 +2770,13 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\arefusal\x18\x04 \x01(\v2\x1a.fairlead.v1.FollowRefusalH\x00R\arefusalB\t\n" +
 	"\amessage\"9\n" +
 	"\rFollowWelcome\x12(\n" +
-	"\x05epoch\x18\x01 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\"?\n" +
+	"\x05epoch\x18\x01 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\"\x88\x01\n" +
 	"\rFollowRefusal\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
-	"\x06leader\x18\x02 \x01(\tR\x06leader\"\xe6\x01\n" +
+	"\x06leader\x18\x02 \x01(\tR\x06leader\x12/\n" +
+	"\x05retry\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x05retry\x12\x16\n" +
+	"\x06others\x18\v \x03(\tR\x06others\"\xe6\x01\n" +
 	"\n" +
 	"RouteDelta\x12(\n" +
 	"\x04base\x18\x01 \x01(\v2\x14.fairlead.v1.VersionR\x04base\x12$\n" +
@@ -2540,21 +2784,30 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\x05epoch\x18\x03 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x12,\n" +
 	"\achanged\x18\x04 \x03(\v2\x12.fairlead.v1.RouteR\achanged\x12\x18\n" +
 	"\adropped\x18\x05 \x03(\tR\adropped\x12\x16\n" +
-	"\x06digest\x18\x06 \x01(\tR\x06digest\"\xcd\x02\n" +
+	"\x06digest\x18\x06 \x01(\tR\x06digest\"\xfe\x02\n" +
 	"\x10SubscribeRequest\x123\n" +
 	"\x05hello\x18\x01 \x01(\v2\x1b.fairlead.v1.SubscribeHelloH\x00R\x05hello\x123\n" +
 	"\x04edit\x18\x02 \x01(\v2\x1d.fairlead.v1.SubscriptionEditH\x00R\x04edit\x125\n" +
 	"\aapplied\x18\x03 \x01(\v2\x19.fairlead.v1.ViewsAppliedH\x00R\aapplied\x12-\n" +
 	"\x04beat\x18\x04 \x01(\v2\x17.fairlead.v1.FollowBeatH\x00R\x04beat\x12/\n" +
 	"\x05tally\x18\x05 \x01(\v2\x17.fairlead.v1.RelayTallyH\x00R\x05tally\x12-\n" +
-	"\x06roster\x18\x06 \x01(\v2\x13.fairlead.v1.RosterH\x00R\x06rosterB\t\n" +
-	"\amessage\"\xa1\x01\n" +
+	"\x06roster\x18\x06 \x01(\v2\x13.fairlead.v1.RosterH\x00R\x06roster\x12/\n" +
+	"\x05relay\x18\n" +
+	" \x01(\v2\x17.fairlead.v1.RelayStateH\x00R\x05relayB\t\n" +
+	"\amessage\"H\n" +
+	"\n" +
+	"RelayState\x12\x18\n" +
+	"\aaddress\x18\x01 \x01(\tR\aaddress\x12 \n" +
+	"\vsubscribers\x18\x02 \x01(\rR\vsubscribers\"\xeb\x01\n" +
 	"\x0eSubscribeHello\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x18\n" +
 	"\asession\x18\x02 \x01(\tR\asession\x12\x18\n" +
 	"\alibrary\x18\x03 \x01(\tR\alibrary\x12\x1a\n" +
 	"\bfeatures\x18\x04 \x03(\tR\bfeatures\x12+\n" +
-	"\x04away\x18\x06 \x01(\v2\x17.fairlead.v1.AwayReportR\x04away\"s\n" +
+	"\x04away\x18\x06 \x01(\v2\x17.fairlead.v1.AwayReportR\x04away\x12#\n" +
+	"\rholds_nothing\x18\n" +
+	" \x01(\bR\fholdsNothing\x12#\n" +
+	"\rrelays_failed\x18\v \x01(\bR\frelaysFailed\"s\n" +
 	"\n" +
 	"AwayReport\x12\x17\n" +
 	"\aaway_ms\x18\x01 \x01(\x04R\x06awayMs\x12\x14\n" +
@@ -2575,21 +2828,33 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\acounter\x18\x03 \x01(\x04R\acounter\x12\x1c\n" +
-	"\tobjection\x18\x04 \x01(\tR\tobjection\"\xf4\x02\n" +
+	"\tobjection\x18\x04 \x01(\tR\tobjection\"\xa0\x03\n" +
 	"\x11SubscribeResponse\x129\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1d.fairlead.v1.SubscribeWelcomeH\x00R\awelcome\x121\n" +
 	"\x06change\x18\x02 \x01(\v2\x17.fairlead.v1.ViewChangeH\x00R\x06change\x12=\n" +
 	"\arefused\x18\x03 \x01(\v2!.fairlead.v1.SubscriptionsRefusedH\x00R\arefused\x12-\n" +
 	"\x04beat\x18\x04 \x01(\v2\x17.fairlead.v1.FollowBeatH\x00R\x04beat\x126\n" +
 	"\arefusal\x18\x05 \x01(\v2\x1a.fairlead.v1.FollowRefusalH\x00R\arefusal\x12@\n" +
-	"\rroster_wanted\x18\x06 \x01(\v2\x19.fairlead.v1.RosterWantedH\x00R\frosterWantedB\t\n" +
-	"\amessage\"n\n" +
+	"\rroster_wanted\x18\x06 \x01(\v2\x19.fairlead.v1.RosterWantedH\x00R\frosterWanted\x12*\n" +
+	"\x05doors\x18\n" +
+	" \x01(\v2\x12.fairlead.v1.DoorsH\x00R\x05doorsB\t\n" +
+	"\amessage\"\x88\x01\n" +
+	"\x05Doors\x12\x16\n" +
+	"\x06relays\x18\x01 \x03(\tR\x06relays\x12\x1e\n" +
+	"\n" +
+	"population\x18\x02 \x01(\rR\n" +
+	"population\x12\x14\n" +
+	"\x05share\x18\x03 \x01(\rR\x05share\x121\n" +
+	"\x06spread\x18\x04 \x01(\v2\x19.google.protobuf.DurationR\x06spread\"\xc5\x01\n" +
 	"\x10SubscribeWelcome\x12(\n" +
 	"\x05epoch\x18\x01 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x12\x16\n" +
 	"\x06region\x18\x02 \x01(\tR\x06region\x12\x18\n" +
-	"\amissing\x18\x03 \x03(\tR\amissing\"M\n" +
+	"\amissing\x18\x03 \x03(\tR\amissing\x12+\n" +
+	"\x03age\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x03age\x12(\n" +
+	"\x05doors\x18\v \x01(\v2\x12.fairlead.v1.DoorsR\x05doors\"M\n" +
 	"\x14SubscriptionsRefused\x125\n" +
-	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\xa8\x03\n" +
+	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\xd2\x03\n" +
 	"\n" +
 	"ViewChange\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1d\n" +
@@ -2608,7 +2873,8 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\x06digest\x18\v \x01(\fR\x06digest\x12\x16\n" +
 	"\x06nature\x18\f \x01(\rR\x06nature\x12\x12\n" +
 	"\x04shed\x18\r \x01(\bR\x04shed\x12'\n" +
-	"\x0fallowed_callers\x18\x0e \x03(\tR\x0eallowedCallers\"C\n" +
+	"\x0fallowed_callers\x18\x0e \x03(\tR\x0eallowedCallers\x12(\n" +
+	"\x05epoch\x18\x14 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\"C\n" +
 	"\n" +
 	"RelayTally\x125\n" +
 	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.ServiceTallyR\bservices\"\x81\x01\n" +
@@ -2679,7 +2945,7 @@ func file_fairlead_v1_view_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_view_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_fairlead_v1_view_proto_goTypes = []any{
 	(Verdict)(0),                 // 0: fairlead.v1.Verdict
 	(*FollowRequest)(nil),        // 1: fairlead.v1.FollowRequest
@@ -2695,27 +2961,30 @@ var file_fairlead_v1_view_proto_goTypes = []any{
 	(*FollowRefusal)(nil),        // 11: fairlead.v1.FollowRefusal
 	(*RouteDelta)(nil),           // 12: fairlead.v1.RouteDelta
 	(*SubscribeRequest)(nil),     // 13: fairlead.v1.SubscribeRequest
-	(*SubscribeHello)(nil),       // 14: fairlead.v1.SubscribeHello
-	(*AwayReport)(nil),           // 15: fairlead.v1.AwayReport
-	(*SubscriptionEdit)(nil),     // 16: fairlead.v1.SubscriptionEdit
-	(*Subscription)(nil),         // 17: fairlead.v1.Subscription
-	(*ViewsApplied)(nil),         // 18: fairlead.v1.ViewsApplied
-	(*AppliedView)(nil),          // 19: fairlead.v1.AppliedView
-	(*SubscribeResponse)(nil),    // 20: fairlead.v1.SubscribeResponse
-	(*SubscribeWelcome)(nil),     // 21: fairlead.v1.SubscribeWelcome
-	(*SubscriptionsRefused)(nil), // 22: fairlead.v1.SubscriptionsRefused
-	(*ViewChange)(nil),           // 23: fairlead.v1.ViewChange
-	(*RelayTally)(nil),           // 24: fairlead.v1.RelayTally
-	(*ServiceTally)(nil),         // 25: fairlead.v1.ServiceTally
-	(*VersionTally)(nil),         // 26: fairlead.v1.VersionTally
-	(*RosterWanted)(nil),         // 27: fairlead.v1.RosterWanted
-	(*Roster)(nil),               // 28: fairlead.v1.Roster
-	(*RosterEntry)(nil),          // 29: fairlead.v1.RosterEntry
-	(*Endpoint)(nil),             // 30: fairlead.v1.Endpoint
-	(*ZoneMark)(nil),             // 31: fairlead.v1.ZoneMark
-	(*Epoch)(nil),                // 32: fairlead.v1.Epoch
-	(*Version)(nil),              // 33: fairlead.v1.Version
-	(*Route)(nil),                // 34: fairlead.v1.Route
+	(*RelayState)(nil),           // 14: fairlead.v1.RelayState
+	(*SubscribeHello)(nil),       // 15: fairlead.v1.SubscribeHello
+	(*AwayReport)(nil),           // 16: fairlead.v1.AwayReport
+	(*SubscriptionEdit)(nil),     // 17: fairlead.v1.SubscriptionEdit
+	(*Subscription)(nil),         // 18: fairlead.v1.Subscription
+	(*ViewsApplied)(nil),         // 19: fairlead.v1.ViewsApplied
+	(*AppliedView)(nil),          // 20: fairlead.v1.AppliedView
+	(*SubscribeResponse)(nil),    // 21: fairlead.v1.SubscribeResponse
+	(*Doors)(nil),                // 22: fairlead.v1.Doors
+	(*SubscribeWelcome)(nil),     // 23: fairlead.v1.SubscribeWelcome
+	(*SubscriptionsRefused)(nil), // 24: fairlead.v1.SubscriptionsRefused
+	(*ViewChange)(nil),           // 25: fairlead.v1.ViewChange
+	(*RelayTally)(nil),           // 26: fairlead.v1.RelayTally
+	(*ServiceTally)(nil),         // 27: fairlead.v1.ServiceTally
+	(*VersionTally)(nil),         // 28: fairlead.v1.VersionTally
+	(*RosterWanted)(nil),         // 29: fairlead.v1.RosterWanted
+	(*Roster)(nil),               // 30: fairlead.v1.Roster
+	(*RosterEntry)(nil),          // 31: fairlead.v1.RosterEntry
+	(*Endpoint)(nil),             // 32: fairlead.v1.Endpoint
+	(*ZoneMark)(nil),             // 33: fairlead.v1.ZoneMark
+	(*Epoch)(nil),                // 34: fairlead.v1.Epoch
+	(*Version)(nil),              // 35: fairlead.v1.Version
+	(*durationpb.Duration)(nil),  // 36: google.protobuf.Duration
+	(*Route)(nil),                // 37: fairlead.v1.Route
 }
 var file_fairlead_v1_view_proto_depIdxs = []int32{
 	2,  // 0: fairlead.v1.FollowRequest.hello:type_name -> fairlead.v1.FollowHello
@@ -2724,54 +2993,62 @@ var file_fairlead_v1_view_proto_depIdxs = []int32{
 	8,  // 3: fairlead.v1.FollowRequest.goodbye:type_name -> fairlead.v1.FollowGoodbye
 	3,  // 4: fairlead.v1.FollowHello.serves:type_name -> fairlead.v1.Held
 	3,  // 5: fairlead.v1.FollowHello.keeps:type_name -> fairlead.v1.Held
-	32, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
-	33, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
+	34, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
+	35, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
 	3,  // 8: fairlead.v1.FollowAck.serves:type_name -> fairlead.v1.Held
 	3,  // 9: fairlead.v1.FollowAck.keeps:type_name -> fairlead.v1.Held
 	5,  // 10: fairlead.v1.FollowAck.refused:type_name -> fairlead.v1.RefusedRoute
 	7,  // 11: fairlead.v1.FollowBeat.waiting:type_name -> fairlead.v1.WaitingRequests
-	10, // 12: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.FollowWelcome
-	12, // 13: fairlead.v1.FollowResponse.routes:type_name -> fairlead.v1.RouteDelta
-	6,  // 14: fairlead.v1.FollowResponse.beat:type_name -> fairlead.v1.FollowBeat
-	11, // 15: fairlead.v1.FollowResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	32, // 16: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
-	33, // 17: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
-	33, // 18: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
-	32, // 19: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
-	34, // 20: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
-	14, // 21: fairlead.v1.SubscribeRequest.hello:type_name -> fairlead.v1.SubscribeHello
-	16, // 22: fairlead.v1.SubscribeRequest.edit:type_name -> fairlead.v1.SubscriptionEdit
-	18, // 23: fairlead.v1.SubscribeRequest.applied:type_name -> fairlead.v1.ViewsApplied
-	6,  // 24: fairlead.v1.SubscribeRequest.beat:type_name -> fairlead.v1.FollowBeat
-	24, // 25: fairlead.v1.SubscribeRequest.tally:type_name -> fairlead.v1.RelayTally
-	28, // 26: fairlead.v1.SubscribeRequest.roster:type_name -> fairlead.v1.Roster
-	15, // 27: fairlead.v1.SubscribeHello.away:type_name -> fairlead.v1.AwayReport
-	17, // 28: fairlead.v1.SubscriptionEdit.add:type_name -> fairlead.v1.Subscription
-	3,  // 29: fairlead.v1.Subscription.held:type_name -> fairlead.v1.Held
-	19, // 30: fairlead.v1.ViewsApplied.views:type_name -> fairlead.v1.AppliedView
-	21, // 31: fairlead.v1.SubscribeResponse.welcome:type_name -> fairlead.v1.SubscribeWelcome
-	23, // 32: fairlead.v1.SubscribeResponse.change:type_name -> fairlead.v1.ViewChange
-	22, // 33: fairlead.v1.SubscribeResponse.refused:type_name -> fairlead.v1.SubscriptionsRefused
-	6,  // 34: fairlead.v1.SubscribeResponse.beat:type_name -> fairlead.v1.FollowBeat
-	11, // 35: fairlead.v1.SubscribeResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	27, // 36: fairlead.v1.SubscribeResponse.roster_wanted:type_name -> fairlead.v1.RosterWanted
-	32, // 37: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
-	5,  // 38: fairlead.v1.SubscriptionsRefused.services:type_name -> fairlead.v1.RefusedRoute
-	30, // 39: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
-	31, // 40: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
-	25, // 41: fairlead.v1.RelayTally.services:type_name -> fairlead.v1.ServiceTally
-	26, // 42: fairlead.v1.ServiceTally.versions:type_name -> fairlead.v1.VersionTally
-	29, // 43: fairlead.v1.Roster.entries:type_name -> fairlead.v1.RosterEntry
-	0,  // 44: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
-	1,  // 45: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
-	13, // 46: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
-	9,  // 47: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
-	20, // 48: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
-	47, // [47:49] is the sub-list for method output_type
-	45, // [45:47] is the sub-list for method input_type
-	45, // [45:45] is the sub-list for extension type_name
-	45, // [45:45] is the sub-list for extension extendee
-	0,  // [0:45] is the sub-list for field type_name
+	36, // 12: fairlead.v1.FollowBeat.age:type_name -> google.protobuf.Duration
+	10, // 13: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.FollowWelcome
+	12, // 14: fairlead.v1.FollowResponse.routes:type_name -> fairlead.v1.RouteDelta
+	6,  // 15: fairlead.v1.FollowResponse.beat:type_name -> fairlead.v1.FollowBeat
+	11, // 16: fairlead.v1.FollowResponse.refusal:type_name -> fairlead.v1.FollowRefusal
+	34, // 17: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
+	36, // 18: fairlead.v1.FollowRefusal.retry:type_name -> google.protobuf.Duration
+	35, // 19: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
+	35, // 20: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
+	34, // 21: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
+	37, // 22: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
+	15, // 23: fairlead.v1.SubscribeRequest.hello:type_name -> fairlead.v1.SubscribeHello
+	17, // 24: fairlead.v1.SubscribeRequest.edit:type_name -> fairlead.v1.SubscriptionEdit
+	19, // 25: fairlead.v1.SubscribeRequest.applied:type_name -> fairlead.v1.ViewsApplied
+	6,  // 26: fairlead.v1.SubscribeRequest.beat:type_name -> fairlead.v1.FollowBeat
+	26, // 27: fairlead.v1.SubscribeRequest.tally:type_name -> fairlead.v1.RelayTally
+	30, // 28: fairlead.v1.SubscribeRequest.roster:type_name -> fairlead.v1.Roster
+	14, // 29: fairlead.v1.SubscribeRequest.relay:type_name -> fairlead.v1.RelayState
+	16, // 30: fairlead.v1.SubscribeHello.away:type_name -> fairlead.v1.AwayReport
+	18, // 31: fairlead.v1.SubscriptionEdit.add:type_name -> fairlead.v1.Subscription
+	3,  // 32: fairlead.v1.Subscription.held:type_name -> fairlead.v1.Held
+	20, // 33: fairlead.v1.ViewsApplied.views:type_name -> fairlead.v1.AppliedView
+	23, // 34: fairlead.v1.SubscribeResponse.welcome:type_name -> fairlead.v1.SubscribeWelcome
+	25, // 35: fairlead.v1.SubscribeResponse.change:type_name -> fairlead.v1.ViewChange
+	24, // 36: fairlead.v1.SubscribeResponse.refused:type_name -> fairlead.v1.SubscriptionsRefused
+	6,  // 37: fairlead.v1.SubscribeResponse.beat:type_name -> fairlead.v1.FollowBeat
+	11, // 38: fairlead.v1.SubscribeResponse.refusal:type_name -> fairlead.v1.FollowRefusal
+	29, // 39: fairlead.v1.SubscribeResponse.roster_wanted:type_name -> fairlead.v1.RosterWanted
+	22, // 40: fairlead.v1.SubscribeResponse.doors:type_name -> fairlead.v1.Doors
+	36, // 41: fairlead.v1.Doors.spread:type_name -> google.protobuf.Duration
+	34, // 42: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
+	36, // 43: fairlead.v1.SubscribeWelcome.age:type_name -> google.protobuf.Duration
+	22, // 44: fairlead.v1.SubscribeWelcome.doors:type_name -> fairlead.v1.Doors
+	5,  // 45: fairlead.v1.SubscriptionsRefused.services:type_name -> fairlead.v1.RefusedRoute
+	32, // 46: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
+	33, // 47: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
+	34, // 48: fairlead.v1.ViewChange.epoch:type_name -> fairlead.v1.Epoch
+	27, // 49: fairlead.v1.RelayTally.services:type_name -> fairlead.v1.ServiceTally
+	28, // 50: fairlead.v1.ServiceTally.versions:type_name -> fairlead.v1.VersionTally
+	31, // 51: fairlead.v1.Roster.entries:type_name -> fairlead.v1.RosterEntry
+	0,  // 52: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
+	1,  // 53: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
+	13, // 54: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
+	9,  // 55: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
+	21, // 56: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
+	55, // [55:57] is the sub-list for method output_type
+	53, // [53:55] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_view_proto_init() }
@@ -2799,14 +3076,16 @@ func file_fairlead_v1_view_proto_init() {
 		(*SubscribeRequest_Beat)(nil),
 		(*SubscribeRequest_Tally)(nil),
 		(*SubscribeRequest_Roster)(nil),
+		(*SubscribeRequest_Relay)(nil),
 	}
-	file_fairlead_v1_view_proto_msgTypes[19].OneofWrappers = []any{
+	file_fairlead_v1_view_proto_msgTypes[20].OneofWrappers = []any{
 		(*SubscribeResponse_Welcome)(nil),
 		(*SubscribeResponse_Change)(nil),
 		(*SubscribeResponse_Refused)(nil),
 		(*SubscribeResponse_Beat)(nil),
 		(*SubscribeResponse_Refusal)(nil),
 		(*SubscribeResponse_RosterWanted)(nil),
+		(*SubscribeResponse_Doors)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2814,7 +3093,7 @@ func file_fairlead_v1_view_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_view_proto_rawDesc), len(file_fairlead_v1_view_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   31,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

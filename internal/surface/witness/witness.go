@@ -23,6 +23,8 @@ type Config struct {
 	// Reporter begins a stream of one reporter. What it returns takes a batch
 	// in, one at a time; false says that this control takes none.
 	Reporter func(ctx context.Context) (func(*pb.ReportOutcomesRequest) bool, error)
+	// Merged begins a stream of one relay, likewise; nil serves no relay.
+	Merged func(ctx context.Context) (func(*pb.ReportMergedRequest) bool, error)
 	// Probing says what probers look at; its zero value serves no prober.
 	Probing Probing
 }
@@ -51,16 +53,32 @@ func (s *Server) ReportOutcomes(stream pb.EvidenceService_ReportOutcomesServer) 
 	if err != nil {
 		return status.Error(codes.Unauthenticated, err.Error())
 	}
+	return takeAll(stream.Recv, take, func() error { return stream.SendAndClose(&pb.ReportOutcomesResponse{}) })
+}
+
+// ReportMerged takes a relay's batches in, likewise.
+func (s *Server) ReportMerged(stream pb.EvidenceService_ReportMergedServer) error {
+	if s.cfg.Merged == nil {
+		return status.Error(codes.Unimplemented, "no relay reports here")
+	}
+	take, err := s.cfg.Merged(stream.Context())
+	if err != nil {
+		return status.Error(codes.Unauthenticated, err.Error())
+	}
+	return takeAll(stream.Recv, take, func() error { return stream.SendAndClose(&pb.ReportMergedResponse{}) })
+}
+
+func takeAll[M any](recv func() (M, error), take func(M) bool, end func() error) error {
 	for {
-		batch, err := stream.Recv()
+		batch, err := recv()
 		if errors.Is(err, io.EOF) {
-			return stream.SendAndClose(&pb.ReportOutcomesResponse{})
+			return end()
 		}
 		if err != nil {
 			return err
 		}
 		if !take(batch) {
-			return status.Error(codes.Unavailable, "this control does not lead, or has only just begun to")
+			return status.Error(codes.Unavailable, "what is seen is not taken here now: this control does not lead, or has only just begun to")
 		}
 	}
 }

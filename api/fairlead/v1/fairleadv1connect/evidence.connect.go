@@ -38,6 +38,9 @@ const (
 	// EvidenceServiceReportOutcomesProcedure is the fully-qualified name of the EvidenceService's
 	// ReportOutcomes RPC.
 	EvidenceServiceReportOutcomesProcedure = "/fairlead.v1.EvidenceService/ReportOutcomes"
+	// EvidenceServiceReportMergedProcedure is the fully-qualified name of the EvidenceService's
+	// ReportMerged RPC.
+	EvidenceServiceReportMergedProcedure = "/fairlead.v1.EvidenceService/ReportMerged"
 	// ProbeServiceProbeProcedure is the fully-qualified name of the ProbeService's Probe RPC.
 	ProbeServiceProbeProcedure = "/fairlead.v1.ProbeService/Probe"
 )
@@ -47,6 +50,9 @@ type EvidenceServiceClient interface {
 	// ReportOutcomes is dialled by whoever calls instances, and stays open. Each
 	// message is one second of one reporter, who is known by his certificate.
 	ReportOutcomes(context.Context) *connect.ClientStreamForClient[v1.ReportOutcomesRequest, v1.ReportOutcomesResponse]
+	// ReportMerged is dialled by relays only, and stays open. Each message is one
+	// second of all who report to the relay, by their certificates.
+	ReportMerged(context.Context) *connect.ClientStreamForClient[v1.ReportMergedRequest, v1.ReportMergedResponse]
 }
 
 // NewEvidenceServiceClient constructs a client for the fairlead.v1.EvidenceService service. By
@@ -66,12 +72,19 @@ func NewEvidenceServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(evidenceServiceMethods.ByName("ReportOutcomes")),
 			connect.WithClientOptions(opts...),
 		),
+		reportMerged: connect.NewClient[v1.ReportMergedRequest, v1.ReportMergedResponse](
+			httpClient,
+			baseURL+EvidenceServiceReportMergedProcedure,
+			connect.WithSchema(evidenceServiceMethods.ByName("ReportMerged")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // evidenceServiceClient implements EvidenceServiceClient.
 type evidenceServiceClient struct {
 	reportOutcomes *connect.Client[v1.ReportOutcomesRequest, v1.ReportOutcomesResponse]
+	reportMerged   *connect.Client[v1.ReportMergedRequest, v1.ReportMergedResponse]
 }
 
 // ReportOutcomes calls fairlead.v1.EvidenceService.ReportOutcomes.
@@ -79,11 +92,19 @@ func (c *evidenceServiceClient) ReportOutcomes(ctx context.Context) *connect.Cli
 	return c.reportOutcomes.CallClientStream(ctx)
 }
 
+// ReportMerged calls fairlead.v1.EvidenceService.ReportMerged.
+func (c *evidenceServiceClient) ReportMerged(ctx context.Context) *connect.ClientStreamForClient[v1.ReportMergedRequest, v1.ReportMergedResponse] {
+	return c.reportMerged.CallClientStream(ctx)
+}
+
 // EvidenceServiceHandler is an implementation of the fairlead.v1.EvidenceService service.
 type EvidenceServiceHandler interface {
 	// ReportOutcomes is dialled by whoever calls instances, and stays open. Each
 	// message is one second of one reporter, who is known by his certificate.
 	ReportOutcomes(context.Context, *connect.ClientStream[v1.ReportOutcomesRequest]) (*connect.Response[v1.ReportOutcomesResponse], error)
+	// ReportMerged is dialled by relays only, and stays open. Each message is one
+	// second of all who report to the relay, by their certificates.
+	ReportMerged(context.Context, *connect.ClientStream[v1.ReportMergedRequest]) (*connect.Response[v1.ReportMergedResponse], error)
 }
 
 // NewEvidenceServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -99,10 +120,18 @@ func NewEvidenceServiceHandler(svc EvidenceServiceHandler, opts ...connect.Handl
 		connect.WithSchema(evidenceServiceMethods.ByName("ReportOutcomes")),
 		connect.WithHandlerOptions(opts...),
 	)
+	evidenceServiceReportMergedHandler := connect.NewClientStreamHandler(
+		EvidenceServiceReportMergedProcedure,
+		svc.ReportMerged,
+		connect.WithSchema(evidenceServiceMethods.ByName("ReportMerged")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.v1.EvidenceService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case EvidenceServiceReportOutcomesProcedure:
 			evidenceServiceReportOutcomesHandler.ServeHTTP(w, r)
+		case EvidenceServiceReportMergedProcedure:
+			evidenceServiceReportMergedHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -114,6 +143,10 @@ type UnimplementedEvidenceServiceHandler struct{}
 
 func (UnimplementedEvidenceServiceHandler) ReportOutcomes(context.Context, *connect.ClientStream[v1.ReportOutcomesRequest]) (*connect.Response[v1.ReportOutcomesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.EvidenceService.ReportOutcomes is not implemented"))
+}
+
+func (UnimplementedEvidenceServiceHandler) ReportMerged(context.Context, *connect.ClientStream[v1.ReportMergedRequest]) (*connect.Response[v1.ReportMergedResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.EvidenceService.ReportMerged is not implemented"))
 }
 
 // ProbeServiceClient is a client for the fairlead.v1.ProbeService service.
