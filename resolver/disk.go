@@ -26,9 +26,10 @@ type kind struct {
 }
 
 var (
-	tableFile = kind{magic: "fairlead-table", what: "the table", format: 1} // of a view.Snapshot
-	marksFile = kind{magic: "fairlead-marks", what: "the marks", format: 1} // of view.Marks
-	viewFile  = kind{                                                       // of a view.ServiceSnapshot
+	tableFile = kind{magic: "fairlead-table", what: "the table", format: 1}  // of a view.Snapshot
+	doorsFile = kind{magic: "fairlead-doors", what: "the relays", format: 1} // of doors
+	marksFile = kind{magic: "fairlead-marks", what: "the marks", format: 1}  // of view.Marks
+	viewFile  = kind{                                                        // of a view.ServiceSnapshot
 		magic: "fairlead-view", what: "the view", format: 2, marshal: marshalView, unmarshal: unmarshalView,
 	}
 )

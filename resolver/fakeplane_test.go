@@ -119,7 +119,7 @@ func (s *noStream) Trailer() metadata.MD         { return nil }
 func (s *noStream) CloseSend() error             { return nil }
 
 func (s *noStream) say(v *view.Service) {
-	s.out <- &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Change{Change: wire.ChangeProto(v.ChangeFrom(nil))}}
+	s.out <- &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Change{Change: wire.ChangeProto(v.ChangeFrom(nil), v.Epoch)}}
 }
 
 func (s *noStream) SendMsg(m any) error {

@@ -25,23 +25,31 @@ const (
 var errGoodbye = errors.New("goodbye was said")
 
 // refusal is a control that is not to be followed now.
-type refusal struct{ reason, leader string }
+type refusal struct {
+	reason, leader string
+	retry          time.Duration // to stay away at least; zero is for the client to say
+	others         []string      // where to go instead; none says nothing
+}
 
 func (r refusal) Error() string { return "refused: " + r.reason }
 
 // followLoop follows one control after the other until ctx ends or goodbye was
 // said.
 func (h *Holder) followLoop(ctx context.Context) {
-	l := loop{controls: h.cfg.Controls, jitter: h.cfg.Jitter, session: h.session, left: h.left}
+	l := loop{addresses: func() []string { return h.cfg.Controls }, jitter: h.cfg.Jitter, session: h.session, left: h.left}
 	l.run(ctx)
 }
 
 // loop has one control after the other followed, with full jitter between two
 // attempts.
 type loop struct {
-	controls []string
-	jitter   func() float64
-	slowest  time.Duration // of the back-off; zero is backoffCap
+	// addresses to follow, in order of preference. They may change.
+	addresses func() []string
+	jitter    func() float64
+	slowest   time.Duration // of the back-off; zero is backoffCap
+	// spread is over how long attempts are spread at least, however soon the
+	// back-off would have them; nil is not at all.
+	spread func() time.Duration
 	// session follows one until the stream ends. It says whether anything was
 	// taken; errGoodbye ends the loop.
 	session func(ctx context.Context, address string) (took bool, err error)
@@ -52,7 +60,8 @@ func (l loop) run(ctx context.Context) {
 	attempt := 0
 	hint := ""
 	for next := 0; ctx.Err() == nil; next++ {
-		address := l.controls[next%len(l.controls)]
+		all := l.addresses()
+		address := all[next%len(all)]
 		if hint != "" {
 			address, hint = hint, ""
 		}
@@ -69,18 +78,35 @@ func (l loop) run(ctx context.Context) {
 		if took || time.Since(began) > settled {
 			attempt = 0
 		}
-		l.pause(ctx, attempt, retryAfter(err))
+		retry := max(retryAfter(err), r.retry)
+		switch {
+		case len(r.others) > 0:
+			next = -1 // the most preferred of them
+		case retry > 0:
+			hint = address // it has a time of its own there
+		}
+		l.wait(ctx, l.pause(attempt, retry, len(r.others) > 0))
 		attempt++
 	}
 }
 
-// pause waits at least as long as the other end asks for, and beyond that between
-// nothing and the back-off of this attempt. Who is asked to wait is one of many:
-// their return is spread over half as long again.
-func (l loop) pause(ctx context.Context, attempt int, least time.Duration) {
-	slowest := cmp.Or(l.slowest, backoffCap)
-	limit := max(min(slowest, backoffBase<<min(attempt, 10)), least/2)
-	timer := time.NewTimer(least + time.Duration(l.jitter()*float64(limit)))
+// pause is at least as long as the other end asks for, and beyond that between
+// nothing and the back-off of this attempt. Whose stream ends without a word is
+// one of many: their return is spread as they were told to. Who is sent elsewhere
+// or asked to wait was given a time of its own, which a tenth more spreads a
+// little further, for a plane that gives all the same.
+func (l loop) pause(attempt int, least time.Duration, sent bool) time.Duration {
+	limit := min(cmp.Or(l.slowest, backoffCap), backoffBase<<min(attempt, 10))
+	if least > 0 || sent {
+		limit = max(min(limit, backoffCap), least/10)
+	} else if l.spread != nil {
+		limit = max(limit, l.spread())
+	}
+	return least + time.Duration(l.jitter()*float64(limit))
+}
+
+func (l loop) wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-timer.C:

@@ -64,6 +64,7 @@ func Open(ctx context.Context, cfg Config) (*Resolver, error) {
 // open is Open, of what is filled and checked.
 func open(ctx context.Context, cfg Config, views ViewsConfig, folder *credential.Folder) (*Resolver, error) {
 	views.Library, views.Folder, views.Controls = library(), filepath.Join(cfg.StateDir, "fairlead", "views"), cfg.Plane
+	views.Relays = RelaysFirst
 	views.Log, views.slowest = cfg.Log, cmp.Or(views.slowest, slowestReturn)
 	r := &Resolver{
 		cfg: cfg, identity: folder, began: time.Now(), stir: make(chan struct{}, 1),

@@ -168,7 +168,7 @@ func (s *session) receive(ctx context.Context) error {
 				return err
 			}
 		case *pb.FollowResponse_Refusal:
-			return refusal{m.Refusal.GetReason(), m.Refusal.GetLeader()}
+			return refusal{reason: m.Refusal.GetReason(), leader: m.Refusal.GetLeader()}
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 const (
 	viewSuffix = ".view"
 	marksName  = "marks"
+	doorsName  = "relays"
 )
 
 // pathOf a service's file; any name makes one.
@@ -44,9 +45,11 @@ func (h *Views) load() {
 		h.loaded(services[i], f)
 	}
 	got := marksFile.load(filepath.Join(h.cfg.Folder, marksName), &h.marks)
-	for _, n := range got.notes {
+	notes := append(got.notes, doorsFile.load(filepath.Join(h.cfg.Folder, doorsName), &h.doors).notes...)
+	for _, n := range notes {
 		h.noteLocked(n)
 	}
+	h.keptDoors = h.doors
 }
 
 // onDisk is what the file of a view says.
@@ -136,7 +139,7 @@ func (h *Views) write() error {
 		}
 		errs = append(errs, err)
 	}
-	errs = append(errs, h.keepMarks(), h.removeGone())
+	errs = append(errs, h.keepMarks(), h.keepDoors(), h.removeGone())
 	return errors.Join(errs...)
 }
 

@@ -31,6 +31,10 @@ type ViewsConfig struct {
 	Folder string
 	// Controls are the addresses to subscribe at, tried in turn.
 	Controls []string
+	// Relays says whether the relays that the plane names are subscribed at too.
+	Relays Relays
+	// Passer passes views on; nil for everyone but a relay.
+	Passer Passer
 	// Dial has the credentials for them.
 	Dial []grpc.DialOption
 	// Authenticated says whether the control at the other end proved that it
@@ -86,8 +90,11 @@ type Views struct {
 	keepErr   error
 	refusals  uint64 // views that were not taken
 	connected string
-	heard     time.Time
-	missing   []string // features that the plane relies on and this program lacks
+	doors     doors
+	keptDoors doors
+	failed    map[string]bool // :: relay → it could not be subscribed at since one could
+	heard     time.Time       // a control, by itself or by a relay's word
+	missing   []string        // features that the plane relies on and this program lacks
 	away      outage.Outage
 	lost      *lost         // the last stream that was welcomed has ended; nil: it has not
 	shed      time.Duration // that the plane told last
@@ -120,7 +127,7 @@ func OpenViews(cfg ViewsConfig) (*Views, error) {
 	cfg.fill()
 	h := &Views{
 		cfg: cfg, began: cfg.Clock(), dirty: make(chan struct{}, 1), edit: make(chan struct{}, 1), ack: make(chan struct{}, 1),
-		held: map[string]*holding{}, gone: map[string]bool{}, changed: make(chan struct{}),
+		held: map[string]*holding{}, gone: map[string]bool{}, failed: map[string]bool{}, changed: make(chan struct{}),
 	}
 	if err := os.MkdirAll(cfg.Folder, 0o700); err != nil {
 		h.noteLocked("cannot make the folder of the views: " + err.Error())
@@ -132,6 +139,9 @@ func OpenViews(cfg ViewsConfig) (*Views, error) {
 func (c *ViewsConfig) fill() {
 	if c.Session == "" {
 		c.Session = rand.Text()
+	}
+	if c.Passer != nil {
+		c.beside = c.Passer.Beside
 	}
 	if c.Authenticated == nil {
 		c.Authenticated = private
@@ -284,7 +294,7 @@ func (h *Views) Run(ctx context.Context) error {
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var keeper sync.WaitGroup
 	keeper.Go(func() { h.panics.again(keeping, "keeping views", func() { h.keepLoop(keeping) }) })
-	l := loop{controls: h.cfg.Controls, jitter: h.cfg.Jitter, slowest: h.cfg.slowest, session: h.caught, left: h.left}
+	l := loop{addresses: h.addresses, jitter: h.cfg.Jitter, slowest: h.cfg.slowest, session: h.caught, left: h.left, spread: h.spread}
 	l.run(ctx)
 	stop()
 	keeper.Wait()
@@ -314,25 +324,30 @@ func (h *Views) heed(e view.Epoch, authenticated bool) error {
 // take puts a change into force. Of a service that is wanted no more nothing
 // is taken.
 func (h *Views) take(c view.Change) error {
-	taken, err := h.hold(c)
-	if taken {
-		h.deliver(c.Service)
+	told, err := h.hold(c)
+	if told == nil {
+		return err
 	}
-	return err
+	if h.cfg.Passer != nil {
+		h.cfg.Passer.Told(told, c)
+	}
+	h.deliver(c.Service)
+	return nil
 }
 
-func (h *Views) hold(c view.Change) (taken bool, err error) {
+// hold is the view as it was told; nil where nothing was taken.
+func (h *Views) hold(c view.Change) (told *view.Service, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	x := h.held[c.Service]
 	if x == nil {
-		return false, nil
+		return nil, nil
 	}
 	next, err := x.held.Take(c, h.cfg.Clock().Sub(h.began))
 	if err != nil {
 		h.refusals++
 		h.cfg.event(Event{Kind: ViewRefused, Service: c.Service, Version: c.To, Why: err.Error()})
-		return false, err
+		return nil, err
 	}
 	h.cfg.event(Event{Kind: ViewTaken, Service: c.Service, Version: c.To})
 	if text := next.Objection(); text != "" && text != x.held.Objection() {
@@ -340,7 +355,7 @@ func (h *Views) hold(c view.Change) (taken bool, err error) {
 		h.cfg.event(Event{Kind: ViewGuarded, Service: c.Service, Version: c.To, Why: text})
 	}
 	x.held, x.refused = next, ""
-	return true, nil
+	return next.Told(), nil
 }
 
 func (h *Views) changedLocked() {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -27,8 +28,8 @@ type viewSession struct {
 	h       *Views
 	address string
 	stream  pb.SubscriptionService_SubscribeClient
-	watch   *time.Timer // ends the stream when nothing is heard
-	epoch   view.Epoch
+	watch   *time.Timer                // ends the stream when nothing is heard
+	epoch   atomic.Pointer[view.Epoch] // of the last welcome
 	region  string
 	ready   chan struct{}      // closed when the control has welcomed this subscriber
 	every   chan time.Duration // how often a beat is expected from here
@@ -91,7 +92,7 @@ func (c *ViewsConfig) dial(address string) (link, error) {
 // send says hello, then what is wanted, what is applied, and that it lives. An
 // error is seen by who receives.
 func (s *viewSession) send(ctx context.Context, conn link) {
-	hello := &pb.SubscribeHello{Name: s.h.cfg.name(), Session: s.h.cfg.Session, Library: s.h.cfg.Library, Features: features(), Away: s.h.whileAway()}
+	hello := s.h.hello()
 	if s.stream.Send(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Hello{Hello: hello}}) != nil {
 		return
 	}
@@ -114,6 +115,12 @@ func (s *viewSession) send(ctx context.Context, conn link) {
 	}
 	s.h.forgetAcks()
 	m := s.h.edits(s.named)
+	passer := passing{s.h.cfg.Passer}
+	if m == nil {
+		m = passer.next(true)
+	} else if s.stream.Send(m) == nil {
+		m = passer.next(true)
+	}
 	for {
 		if m != nil && s.stream.Send(m) != nil {
 			return
@@ -122,7 +129,9 @@ func (s *viewSession) send(ctx context.Context, conn link) {
 		case <-s.h.edit:
 			m = s.h.edits(s.named)
 		case <-s.h.ack:
-			m = s.h.acks(s.epoch)
+			m = s.h.acks(*s.epoch.Load())
+		case <-passer.ready():
+			m = passer.next(false)
 		case service := <-s.again:
 			m = &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Edit{Edit: &pb.SubscriptionEdit{Add: []*pb.Subscription{{Service: service}}}}}
 		case every := <-s.every:
@@ -150,16 +159,16 @@ func (s *viewSession) receive(ctx context.Context) error {
 			quiet = s.beat(b)
 		}
 		s.watch.Reset(quiet)
-		s.h.hear()
+		s.h.hear(m.GetBeat().GetAge().AsDuration() + m.GetWelcome().GetAge().AsDuration())
+		passing{s.h.cfg.Passer}.heard(m)
 		switch m := m.GetMessage().(type) {
 		case *pb.SubscribeResponse_Welcome:
-			if welcomed {
-				return errors.New("welcome was said twice")
-			}
-			if err := s.welcomed(m.Welcome); err != nil {
+			if err := s.welcomed(m.Welcome, welcomed); err != nil {
 				return err
 			}
 			welcomed = true
+		case *pb.SubscribeResponse_Doors:
+			s.h.toldOf(m.Doors)
 		case *pb.SubscribeResponse_Change:
 			if !welcomed {
 				return errors.New("a view came before the welcome")
@@ -171,7 +180,7 @@ func (s *viewSession) receive(ctx context.Context) error {
 		case *pb.SubscribeResponse_Refused:
 			s.h.refused(m.Refused.GetServices())
 		case *pb.SubscribeResponse_Refusal:
-			return refusal{m.Refusal.GetReason(), m.Refusal.GetLeader()}
+			return s.h.sentAway(m.Refusal)
 		}
 	}
 }
@@ -189,13 +198,26 @@ func (s *viewSession) beat(b *pb.FollowBeat) (quiet time.Duration) {
 	return max(silence, 3*next)
 }
 
-func (s *viewSession) welcomed(w *pb.SubscribeWelcome) error {
+// welcomed takes a welcome. A later one of a stream has a later epoch: another
+// leader is followed by who is at the other end.
+func (s *viewSession) welcomed(w *pb.SubscribeWelcome, again bool) error {
 	p, ok := peer.FromContext(s.stream.Context())
 	e := wire.Epoch(w.GetEpoch())
+	if again && e.Incarnation == "" {
+		e.Incarnation, w.Region = s.epoch.Load().Incarnation, s.region
+	}
 	if err := s.h.heed(e, ok && s.h.cfg.Authenticated(p)); err != nil {
 		return err
 	}
-	s.epoch, s.region = e, w.GetRegion()
+	s.epoch.Store(&e)
+	s.region = w.GetRegion()
+	if s.h.cfg.Passer != nil {
+		s.h.cfg.Passer.Welcomed(e, s.region)
+	}
+	s.h.toldOf(w.GetDoors())
+	if again {
+		return nil
+	}
 	s.h.arrived(s.address, w.GetMissing())
 	close(s.ready)
 	return nil
@@ -203,7 +225,7 @@ func (s *viewSession) welcomed(w *pb.SubscribeWelcome) error {
 
 // change takes one view. One that does not fit what is held is asked for whole.
 func (s *viewSession) change(ctx context.Context, p *pb.ViewChange) error {
-	c, err := wire.Change(p, s.region, s.epoch)
+	c, err := wire.Change(p, s.region, *s.epoch.Load())
 	if err == nil {
 		err = s.h.take(c)
 	}
@@ -315,10 +337,11 @@ func (h *Views) sheds(window time.Duration) {
 	}
 }
 
-func (h *Views) hear() {
+// hear notes that a control was heard, so long ago.
+func (h *Views) hear(ago time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.heard = h.cfg.Clock()
+	h.heard = h.cfg.Clock().Add(-max(0, ago))
 }
 
 func (h *Views) refused(services []*pb.RefusedRoute) {
@@ -338,6 +361,7 @@ func (h *Views) arrived(address string, missing []string) {
 	defer h.mu.Unlock()
 	h.connected, h.missing, h.lost = address, missing, nil
 	h.cfg.event(Event{Kind: Connected, Plane: address})
+	clear(h.failed)
 	h.cfg.Log.Info("views are followed", "control", address, "away", h.away.Back(h.cfg.Clock()).Round(time.Millisecond))
 	if len(missing) > 0 {
 		h.noteLocked(fmt.Sprintf("this program is too old for what views here mean by %v", missing))
@@ -356,6 +380,8 @@ func (h *Views) left(ctx context.Context, address string, err error) {
 		}
 		h.changedLocked()
 		h.cfg.event(Event{Kind: Disconnected, Plane: address, Why: text(err)})
+	} else {
+		h.failed[address] = true
 	}
 	if ctx.Err() != nil {
 		return

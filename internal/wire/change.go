@@ -9,13 +9,16 @@ import (
 	"github.com/fairlead-platform/fairlead/view"
 )
 
-// ChangeProto makes the wire form. Region, incarnation and epoch are left out:
-// the stream's welcome says them.
-func ChangeProto(c view.Change) *pb.ViewChange {
+// ChangeProto makes the wire form, under a welcome of an epoch. Region,
+// incarnation and epoch are left out where it says them.
+func ChangeProto(c view.Change, welcome view.Epoch) *pb.ViewChange {
 	p := &pb.ViewChange{
 		Service: c.Service, BaseEpoch: c.Base.Epoch, BaseCounter: c.Base.Counter, Counter: c.To.Counter,
 		Deleted: c.Deleted, Empty: c.Empty, Gone: c.Gone, SameMarks: c.SameMarks, Digest: digestBytes(c.Digest),
 		Nature: uint32(c.Nature), Shed: c.Shed, AllowedCallers: c.Callers,
+	}
+	if c.Epoch != welcome {
+		p.Epoch = EpochProto(c.Epoch)
 	}
 	for _, e := range c.Put {
 		p.Put = append(p.Put, &pb.Endpoint{
@@ -39,6 +42,9 @@ func marksProto(marks []view.ZoneMark) (out []*pb.ZoneMark) {
 // Change reads the wire form, which came under a welcome of this region and
 // epoch. The error names the digest when it cannot be read.
 func Change(p *pb.ViewChange, region string, e view.Epoch) (view.Change, error) {
+	if p.GetEpoch() != nil {
+		e = Epoch(p.GetEpoch())
+	}
 	c := view.Change{
 		Service: p.GetService(), Epoch: e, To: view.Version{Region: region, Incarnation: e.Incarnation, Epoch: e.Number, Counter: p.GetCounter()},
 		Deleted: p.GetDeleted(), Empty: p.GetEmpty(), Gone: list(p.GetGone()), SameMarks: p.GetSameMarks(),

@@ -121,7 +121,7 @@ func TestAChangeOfAViewComesBackAsItWent(t *testing.T) {
 				Counted: rapid.IntRange(0, 99).Draw(t, "counted"), In: rapid.IntRange(0, 99).Draw(t, "in"),
 			})
 		}
-		got, err := wire.Change(over(t, wire.ChangeProto(c), new(pb.ViewChange)), "r", e)
+		got, err := wire.Change(over(t, wire.ChangeProto(c, e), new(pb.ViewChange)), "r", e)
 		if err != nil {
 			t.Fatal(err)
 		}

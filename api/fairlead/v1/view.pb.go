@@ -1821,7 +1821,8 @@ func (x *Doors) GetSpread() *durationpb.Duration {
 }
 
 // SubscribeWelcome comes before any view. Its epoch is that of the views that
-// follow it. A later one on a stream has a later epoch.
+// follow it. A later one on a stream has another epoch, and where that names no
+// incarnation, all else is as before.
 type SubscribeWelcome struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	Epoch  *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`

@@ -165,7 +165,10 @@ func (r *raw) welcome() *raw {
 	if m.GetWelcome() == nil {
 		r.t.Fatalf("got %v, want a welcome", m)
 	}
-	r.epoch = wire.Epoch(m.GetWelcome().GetEpoch())
+	was := r.epoch.Incarnation
+	if r.epoch = wire.Epoch(m.GetWelcome().GetEpoch()); r.epoch.Incarnation == "" {
+		r.epoch.Incarnation = was
+	}
 	return r
 }
 

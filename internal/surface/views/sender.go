@@ -4,8 +4,11 @@ import (
 	"slices"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/wire"
+	"github.com/fairlead-platform/fairlead/view"
 )
 
 // stirLocked has the sender look at a service.
@@ -36,10 +39,6 @@ func (sub *subscriber) stir() {
 func (sub *subscriber) send() error {
 	if sub.ctx.Err() != nil { // refused before it was welcome
 		return sub.lastWord()
-	}
-	welcome := &pb.SubscribeWelcome{Epoch: wire.EpochProto(sub.epoch), Region: sub.s.region, Missing: sub.missing()}
-	if err := sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Welcome{Welcome: welcome}}); err != nil {
-		return err
 	}
 	beat := time.NewTimer(sub.s.cfg.Beat)
 	defer beat.Stop()
@@ -77,12 +76,46 @@ func (s *Server) beat(sub *subscriber) (m *pb.FollowBeat, next time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	next = s.cfg.Beat
-	m = &pb.FollowBeat{ShedMs: uint32(s.shed.Milliseconds())}
+	m = &pb.FollowBeat{ShedMs: uint32(s.shed.Milliseconds()), Age: s.age()}
 	if slices.Contains(sub.hello.GetFeatures(), featureBeats) {
 		next = min(max(next, time.Duration(s.open)*time.Second/beatsPerSecond), max(next, longestBeat))
 		m.NextMs = uint32(next.Milliseconds())
 	}
 	return m, next
+}
+
+// newsLocked is what goes before views: the welcome, again under each epoch, and
+// what changed of the doors; nil is nothing.
+func (s *Server) newsLocked(sub *subscriber) *pb.SubscribeResponse {
+	switch {
+	case !sub.open:
+		return nil
+	case sub.welcomed && sub.epoch != s.epoch && sub.epoch.Incarnation == s.epoch.Incarnation:
+		sub.epoch = s.epoch
+		return &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Welcome{Welcome: &pb.SubscribeWelcome{
+			Epoch: &pb.Epoch{Number: s.epoch.Number, Nonce: s.epoch.Nonce},
+		}}}
+	case !sub.welcomed || sub.epoch != s.epoch:
+		sub.welcomed, sub.doors, sub.epoch = true, false, s.epoch
+		return &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Welcome{Welcome: &pb.SubscribeWelcome{
+			Epoch: wire.EpochProto(s.epoch), Region: s.region, Missing: sub.missing(), Age: s.age(), Doors: s.doors.proto(sub.role),
+		}}}
+	case sub.doors:
+		sub.doors = false
+		return &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Doors{Doors: s.doors.proto(sub.role)}}
+	}
+	return nil
+}
+
+// age of what is sent; nil where it comes from here.
+func (s *Server) age() *durationpb.Duration {
+	if s.cfg.Age == nil {
+		return nil
+	}
+	if age := s.cfg.Age(); age > 0 {
+		return durationpb.New(age)
+	}
+	return nil
 }
 
 // missing are the features that views here rely on and the subscriber lacks.
@@ -125,6 +158,9 @@ const refusedAtOnce = 2000
 func (s *Server) next(sub *subscriber) (f *frame, other *pb.SubscribeResponse) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if m := s.newsLocked(sub); m != nil {
+		return nil, m
+	}
 	if refused := sub.takeRefused(); refused != nil {
 		return nil, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Refused{Refused: &pb.SubscriptionsRefused{Services: refused}}}
 	}
@@ -162,7 +198,7 @@ func (s *Server) takeLocked(sub *subscriber) *frame {
 		s.delays.Add(now-sub.stirred, 1)
 	}
 	sub.idle, sub.stirred, sub.sending = false, 0, 0
-	for {
+	for sub.epoch == s.epoch { // otherwise it is to be welcomed anew first
 		name, urgent, ok := sub.popLocked()
 		if !ok {
 			sub.idle = true
@@ -180,11 +216,16 @@ func (s *Server) takeLocked(sub *subscriber) *frame {
 		if base == nil {
 			base = t.base(h.version, h.digest)
 		}
-		f := t.frame(base, h.digest)
+		if h.version.Against(t.newest.Version) == view.Newer {
+			continue // it holds a later one, which it will not give up
+		}
+		f := t.frame(base, h.digest, s.epoch)
+		sub.claims = false
 		h.sent, h.version, h.digest = t.newest, t.newest.Version, t.digest
 		sub.sending = now
 		return f
 	}
+	return nil
 }
 
 func (sub *subscriber) popLocked() (name string, urgent, ok bool) {

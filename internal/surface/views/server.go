@@ -16,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/admission"
 	"github.com/fairlead-platform/fairlead/internal/budget"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -34,6 +35,17 @@ type Config struct {
 	Leader func() string
 	// Clock must be monotonic; nil means time.Now.
 	Clock func() time.Time
+	// Relay says that what is published here comes from elsewhere: doors and
+	// population are told and not counted, and views may be of earlier epochs.
+	Relay bool
+	// Age is how long ago the control was heard that what is sent comes from;
+	// nil means that it is this one.
+	Age func() time.Duration
+	// Wanted is called when somebody subscribes to a service that nobody was
+	// subscribed to; it does not wait. Nil is nothing.
+	Wanted func()
+	// Unlimited lets everyone in at once, however many come.
+	Unlimited bool
 	// Beat is how often one is sent; zero means 1 s. Where there are many
 	// subscribers, those that know of it are sent one less often.
 	Beat time.Duration
@@ -41,8 +53,11 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// MostServices that one subscriber may hold.
-const MostServices = 2000
+// MostServices that one subscriber may hold; a relay holds those of many.
+const (
+	MostServices = 2000
+	mostOfARelay = 20_000
+)
 
 // Features of views that a subscriber must know to pick as they mean: that a
 // weight of 0 is not to be used, that health is disregarded where a zone is
@@ -53,7 +68,8 @@ func Features() []string { return []string{"out", "marks", "shed"} }
 // to End.
 type Server struct {
 	pb.UnimplementedSubscriptionServiceServer
-	cfg Config
+	cfg  Config
+	gate gate
 
 	mu          sync.Mutex
 	leads       bool
@@ -63,7 +79,12 @@ type Server struct {
 	subscribers map[string]*subscriber         // :: key → its newest stream, open or not
 	sessions    map[string]map[string]struct{} // :: role/name → keys of its processes
 	forgot      time.Time
-	open        int           // streams
+	open        int                    // streams
+	relaysOpen  int                    // of them
+	relays      map[string]*subscriber // :: name → one that is connected and said how it is
+	population  admission.Population
+	doors       Doors
+	leaving     *leaving      // nil: subscribers are served
 	began       time.Time     // what durations are counted from
 	shed        time.Duration // how long the rest waits, where that is longer than it should
 	shedWhy     string
@@ -90,7 +111,19 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Server{cfg: cfg, topics: map[string]*topic{}, subscribers: map[string]*subscriber{}, sessions: map[string]map[string]struct{}{}, asks: map[uint64]*ask{}, began: cfg.Clock()}
+	s := &Server{cfg: cfg, relays: map[string]*subscriber{}, topics: map[string]*topic{}, subscribers: map[string]*subscriber{}, sessions: map[string]map[string]struct{}{}, asks: map[uint64]*ask{}, began: cfg.Clock()}
+	if !cfg.Unlimited {
+		s.gate.rule = admission.New(admission.Floor)
+	}
+	return s
+}
+
+// gate lets subscribers in. It has a lock of its own: who is refused waits for
+// nobody.
+type gate struct {
+	sync.Mutex
+	rule        *admission.Gate // nil lets everyone in
+	in, refused [2]uint64       // by class
 }
 
 // now is the time since the server began.
@@ -99,17 +132,37 @@ func (s *Server) now() time.Duration { return s.cfg.Clock().Sub(s.began) }
 // Register puts the service on a gRPC server.
 func (s *Server) Register(r grpc.ServiceRegistrar) { pb.RegisterSubscriptionServiceServer(r, s) }
 
+// SetRegion says of which region the views are that follow.
+func (s *Server) SetRegion(region string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.region = region
+}
+
 // Begin takes views and subscribers from now on, under an epoch. Streams that
-// were welcomed under another end: their subscribers come again.
+// were welcomed under another are welcomed anew: a new leader ends none. Views
+// of another incarnation are forgotten.
 func (s *Server) Begin(e view.Epoch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leads && e != s.epoch {
-		for _, sub := range s.subscribers {
-			sub.end(&pb.FollowRefusal{Reason: "another epoch has begun here: come again"})
+	if s.leads && e == s.epoch {
+		return
+	}
+	for name, t := range s.topics {
+		if clear(t.frames); t.newest != nil && t.newest.Epoch.Incarnation != e.Incarnation {
+			s.emptyLocked(name, t)
 		}
 	}
 	s.leads, s.epoch = true, e
+	for _, sub := range s.subscribers {
+		sub.stir()
+	}
+}
+
+// current says whether a view may be published now: those of the present epoch,
+// and at a relay those of an earlier one, which it may hold still.
+func (s *Server) currentLocked(e view.Epoch) bool {
+	return s.leads && (e == s.epoch || s.cfg.Relay && e.Against(s.epoch) == view.Older)
 }
 
 // Publish makes v what is sent of its service. It does not wait for anyone.
@@ -120,7 +173,7 @@ func (s *Server) Publish(v *view.Service, nature view.Nature) {
 	digest := v.Digest()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.leads || v.Epoch != s.epoch {
+	if !s.currentLocked(v.Epoch) {
 		return
 	}
 	t := s.topicLocked(v.Name)
@@ -146,15 +199,20 @@ func (s *Server) Forget(service string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t := s.topics[service]; t != nil {
-		t.newest, t.recent = nil, nil
-		s.retireLocked(t)
-		t.ledger = budget.Ledger{}
-		clear(t.frames)
-		for sub := range t.barred { // there is nothing any more that they are kept from
-			s.letInLocked(sub, t, sub.holds[service])
-		}
-		s.dropLocked(service, t)
+		s.emptyLocked(service, t)
 	}
+}
+
+// emptyLocked leaves nothing of what was published of a service.
+func (s *Server) emptyLocked(service string, t *topic) {
+	t.newest, t.recent = nil, nil
+	s.retireLocked(t)
+	t.ledger = budget.Ledger{}
+	clear(t.frames)
+	for sub := range t.barred { // there is nothing any more that they are kept from
+		s.letInLocked(sub, t, sub.holds[service])
+	}
+	s.dropLocked(service, t)
 }
 
 // End ends every stream with a refusal, and forgets everything: what another
@@ -166,7 +224,10 @@ func (s *Server) End() {
 	s.leads = false
 	for _, sub := range s.subscribers {
 		sub.end(&pb.FollowRefusal{Reason: "no views are published here any more", Leader: leader})
+		sub.open = false // nothing is left of what it would release
 	}
+	clear(s.relays)
+	s.relaysOpen = 0
 	s.open, s.shed, s.shedWhy = 0, 0, ""
 	for _, t := range s.topics {
 		s.retireLocked(t)

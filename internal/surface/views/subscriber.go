@@ -47,10 +47,15 @@ type subscriber struct {
 	urgent  []string            // services of which there may be something to send
 	rest    []string
 	refused []*pb.RefusedRoute
-	asks    []*pb.RosterWanted // of a relay
-	idle    bool               // its sender has nothing to send
-	stirred time.Duration      // when it was given something while idle; 0 is not
-	sending time.Duration      // since when it sends a view; 0 is not
+
+	welcomed bool               // under epoch
+	doors    bool               // what changed of them is to be told
+	claims   bool               // it said that it holds nothing, and was sent nothing yet
+	state    *pb.RelayState     // of a relay; nil until it is said
+	asks     []*pb.RosterWanted // of a relay
+	idle     bool               // its sender has nothing to send
+	stirred  time.Duration      // when it was given something while idle; 0 is not
+	sending  time.Duration      // since when it sends a view; 0 is not
 
 	once    sync.Once
 	refusal *pb.FollowRefusal // why it was ended from here, written before cancel
@@ -134,7 +139,12 @@ func (sub *subscriber) read(greeted chan<- struct{}) error {
 	case hello.GetName() != sub.name:
 		return status.Errorf(codes.PermissionDenied, "%q may not subscribe as %q", sub.name, hello.GetName())
 	}
-	sub.s.enter(sub, hello)
+	if !sub.s.turnAway(sub, hello) {
+		if err := sub.s.admit(sub.role, hello); err != nil {
+			return err
+		}
+		sub.s.enter(sub, hello)
+	}
 	close(greeted)
 	for {
 		m, err := sub.stream.Recv()
@@ -181,8 +191,8 @@ func (s *Server) enter(sub *subscriber, hello *pb.SubscribeHello) {
 	if sub.left { // it said hello too late
 		return
 	}
-	if !s.leads {
-		sub.end(&pb.FollowRefusal{Reason: "no views are published here: this control does not lead, or has only just begun to", Leader: leader})
+	if r := s.elsewhereLocked(sub, leader); r != nil {
+		sub.end(r)
 		return
 	}
 	if old := s.subscribers[sub.key()]; old != nil {
@@ -190,8 +200,12 @@ func (s *Server) enter(sub *subscriber, hello *pb.SubscribeHello) {
 	}
 	s.forgetLocked(now)
 	s.replaceLocked(sub)
-	sub.open = true
+	sub.open, sub.claims = true, hello.GetHoldsNothing()
 	s.open++
+	if sub.relays() {
+		s.relaysOpen++
+	}
+	s.countLocked()
 	s.cfg.Log.Info("a subscriber is connected", "role", sub.role, "name", sub.name, "library", hello.GetLibrary())
 }
 
@@ -245,6 +259,13 @@ func (s *Server) releaseLocked(sub *subscriber) {
 	sub.open, sub.urgent, sub.rest, sub.refused, sub.asks = false, nil, nil, nil, nil
 	sub.stirred, sub.sending = 0, 0
 	s.open--
+	if sub.relays() {
+		s.relaysOpen--
+	}
+	if s.relays[sub.name] == sub {
+		delete(s.relays, sub.name)
+	}
+	s.countLocked()
 	s.unaskLocked(sub)
 	for name, h := range sub.holds {
 		h.sent = nil
@@ -302,6 +323,8 @@ func (s *Server) obey(sub *subscriber, m *pb.SubscribeRequest) error {
 		}
 	case *pb.SubscribeRequest_Tally:
 		return s.tallyLocked(sub, m.Tally)
+	case *pb.SubscribeRequest_Relay:
+		return s.stateLocked(sub, m.Relay)
 	case *pb.SubscribeRequest_Roster:
 		return s.rosterLocked(sub, m.Roster)
 	case *pb.SubscribeRequest_Hello:
@@ -318,6 +341,9 @@ func (s *Server) editLocked(sub *subscriber, e *pb.SubscriptionEdit) error {
 		}
 	}
 	for _, a := range e.GetAdd() {
+		if sub.claims && a.GetHeld() != nil {
+			return status.Errorf(codes.InvalidArgument, "it said that it holds nothing, and names a view of %s that it holds", a.GetService())
+		}
 		if why := s.mayLocked(sub, a.GetService()); why != "" {
 			sub.refused = append(sub.refused, &pb.RefusedRoute{Service: a.GetService(), Reason: why})
 			continue
@@ -338,7 +364,7 @@ func (s *Server) mayLocked(sub *subscriber, service string) string {
 	switch {
 	case service == "":
 		return "it has no name"
-	case sub.holds[service] == nil && len(sub.holds) >= MostServices:
+	case sub.holds[service] == nil && len(sub.holds) >= MostServices && (!sub.relays() || len(sub.holds) >= mostOfARelay):
 		return "a subscriber holds at most 2,000 services"
 	}
 	return ""
@@ -348,7 +374,7 @@ func (s *Server) addLocked(sub *subscriber, a *pb.Subscription) {
 	h := &holding{version: wire.Version(a.GetHeld().GetVersion())}
 	t := s.topicLocked(a.GetService())
 	var err error
-	if h.digest, err = view.ParseDigest(a.GetHeld().GetDigest()); err != nil || h.version.Epoch > s.epoch.Number || t.newest != nil && h.version.Against(t.newest.Version) == view.Newer {
+	if h.digest, err = view.ParseDigest(a.GetHeld().GetDigest()); err != nil || h.version.Incarnation != s.epoch.Incarnation {
 		h.version = view.Version{} // it holds something that is not known here
 	}
 	h.applied = h.version

@@ -83,6 +83,7 @@ type frameKey struct {
 // frame is one change, encoded once for all who need it.
 type frame struct {
 	base, to *view.Service // base may be nil
+	under    view.Epoch    // of the welcome that it is sent after
 	nature   view.Nature
 	once     sync.Once
 	msg      grpc.PreparedMsg
@@ -90,14 +91,14 @@ type frame struct {
 }
 
 // frame is the change from a view that is at hand, or from nothing.
-func (t *topic) frame(base *view.Service, digest view.Digest) *frame {
+func (t *topic) frame(base *view.Service, digest view.Digest, under view.Epoch) *frame {
 	key := frameKey{}
 	if base != nil {
 		key = frameKey{base.Version, digest}
 	}
 	f := t.frames[key]
 	if f == nil {
-		f = &frame{base: base, to: t.newest, nature: t.nature(base)}
+		f = &frame{base: base, to: t.newest, under: under, nature: t.nature(base)}
 		t.frames[key] = f
 	}
 	return f
@@ -122,7 +123,7 @@ func (f *frame) encoded(by pb.SubscriptionService_SubscribeServer) (*grpc.Prepar
 	f.once.Do(func() {
 		change := f.to.ChangeFrom(f.base)
 		change.Nature = f.nature
-		f.err = f.msg.Encode(by, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Change{Change: wire.ChangeProto(change)}})
+		f.err = f.msg.Encode(by, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Change{Change: wire.ChangeProto(change, f.under)}})
 	})
 	return &f.msg, f.err
 }
