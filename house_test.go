@@ -62,7 +62,7 @@ var arrow = map[string]struct {
 	"internal/host":            {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/fault", "internal/flock", "internal/telemetry", "internal/outage", "internal/credential"}},
 	"internal/gateway":         {imports: []string{"view", "internal/service", "internal/lease", "internal/wire", "api/...", "internal/fault", "internal/telemetry"}},
 	"internal/agent":           {imports: []string{"view", "resolver", "api/...", "internal/wire", "internal/may", "internal/service", "internal/fault"}},
-	"internal/relay":           {imports: []string{"view", "resolver", "internal/admission", "internal/evidence", "internal/surface/views", "internal/surface/witness", "api/..."}},
+	"internal/relay":           {imports: []string{"view", "resolver", "internal/admission", "internal/evidence", "internal/may", "internal/surface/views", "internal/surface/witness", "api/..."}},
 	"internal/prober":          {imports: []string{"view", "internal/eligibility", "internal/wire", "internal/outage", "api/..."}},
 	"internal/hosttest":        {imports: []string{"view", "internal/service", "internal/control", "internal/host", "internal/fault"}},
 	"internal/gatewaytest":     {imports: []string{"view", "internal/service", "internal/control", "internal/lease"}},

@@ -56,6 +56,7 @@ type commands struct {
 	Host    hostCmd    `cmd:"" group:"roles" help:"Run a host of instances."`
 	Prober  proberCmd  `cmd:"" group:"roles" help:"Run a prober, which looks at instances."`
 	Agent   agentCmd   `cmd:"" group:"roles" help:"Run an agent: the views that callers pick by, for programs of any language on this machine."`
+	Relay   relayCmd   `cmd:"" group:"roles" help:"Run a relay, which serves views to callers and takes their reports."`
 
 	Deploy      deployCmd      `cmd:"" group:"services" help:"Deploy a service, or a new revision of it."`
 	Apply       applyCmd       `cmd:"" group:"services" help:"Make services what documents say."`

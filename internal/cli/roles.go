@@ -18,6 +18,7 @@ type Roles interface {
 	Host(ctx context.Context, o HostOptions) error
 	Prober(ctx context.Context, o ProberOptions) error
 	Agent(ctx context.Context, o AgentOptions) error
+	Relay(ctx context.Context, o RelayOptions) error
 }
 
 // Process is what every role has.
@@ -113,6 +114,14 @@ type AgentOptions struct {
 	Workloads map[uint32]string // :: user id → workload
 	// Tokens is a file with lines of WORKLOAD TOKEN; empty has none.
 	Tokens string
+}
+
+// RelayOptions of `fairlead relay`.
+type RelayOptions struct {
+	Process
+	Joining
+	Listen, Advertise, Ops string
+	Drain                  time.Duration // how long at most the end waits until subscribers are elsewhere
 }
 
 type logFlags struct {
@@ -269,4 +278,19 @@ type proberCmd struct {
 
 func (cmd *proberCmd) Run(c *call) error {
 	return c.env.Roles.Prober(c.ctx, ProberOptions{Process: c.process(cmd.logFlags), Joining: cmd.joining(), Zone: cmd.Zone, Ops: cmd.Ops})
+}
+
+type relayCmd struct {
+	joinFlags
+	Listen    string        `name:"listen" placeholder:"ADDR" default:"127.0.0.1:7710" help:"Where callers subscribe and report. Default: ${default}."`
+	Advertise string        `name:"advertise" placeholder:"ADDR" help:"Where callers reach it, as they are told. Default: where it listens."`
+	Ops       string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7707" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
+	Drain     time.Duration `name:"drain-timeout" default:"60s" help:"How long at most the end waits until subscribers are with other relays; 0 sends them away at once. Default: ${default}."`
+	logFlags
+}
+
+func (cmd *relayCmd) Run(c *call) error {
+	return c.env.Roles.Relay(c.ctx, RelayOptions{
+		Process: c.process(cmd.logFlags), Joining: cmd.joining(), Listen: cmd.Listen, Advertise: cmd.Advertise, Ops: cmd.Ops, Drain: cmd.Drain,
+	})
 }

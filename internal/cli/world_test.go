@@ -59,6 +59,7 @@ func (noRoles) Gateway(context.Context, GatewayOptions) error { return errNoRole
 func (noRoles) Host(context.Context, HostOptions) error       { return errNoRoles }
 func (noRoles) Prober(context.Context, ProberOptions) error   { return errNoRoles }
 func (noRoles) Agent(context.Context, AgentOptions) error     { return errNoRoles }
+func (noRoles) Relay(context.Context, RelayOptions) error     { return errNoRoles }
 
 // TestScripts runs testdata/*.txtar: each is a session at a terminal against a
 // real API over a memory store. The command `plane` moves the store as the

@@ -55,7 +55,7 @@ func (c *controlRole) assemble() {
 	c.leader = control.New(wired(control.Config{
 		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Verdicts: verdicts{c.discovery}, Name: processName(), LockIsLease: !c.shared(),
 		Address: advertised(c.plane.Advertise, c.listening), SetGateways: c.hosts.SetGateways, Turned: c.turned,
-		Beside: func(ctx context.Context, l control.Lead) { c.discovery.Run(ctx, l) },
+		Beside: c.beside,
 		Dwell:  c.plane.ReadyDwell, Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),
 	}))
 	c.drills = newDrills(c)
@@ -76,13 +76,9 @@ func (c *controlRole) assemble() {
 
 // reporter takes in what a caller saw of instances.
 func (c *controlRole) reporter(ctx context.Context) (func(*fairleadv1.ReportOutcomesRequest) bool, error) {
-	role, name, err := peerRole(ctx)
+	who, err := reporting(ctx)
 	if err != nil {
 		return nil, err
-	}
-	who := role + "/" + name
-	if host := identity.PeerFromContext(ctx).HeldBy; host != "" {
-		who += "@" + host
 	}
 	r := c.discovery.Reporter(who)
 	return func(m *fairleadv1.ReportOutcomesRequest) bool {
@@ -97,8 +93,18 @@ func (c *controlRole) reporter(ctx context.Context) (func(*fairleadv1.ReportOutc
 	}, nil
 }
 
+// reporting is by what reporters are told apart, here and at relays.
+func reporting(ctx context.Context) (string, error) {
+	role, name, err := peerRole(ctx)
+	who := role + "/" + name
+	if host := identity.PeerFromContext(ctx).HeldBy; host != "" {
+		who += "@" + host
+	}
+	return who, err
+}
+
 // merged takes in what those saw of instances who report to a relay.
-func (c *controlRole) merged(string) func(*fairleadv1.ReportMergedRequest) bool {
+func (c *controlRole) merged(context.Context) (func(*fairleadv1.ReportMergedRequest) bool, error) {
 	r := c.discovery.Relay()
 	return func(m *fairleadv1.ReportMergedRequest) bool {
 		seen := make([]discovery.MergedOutcome, len(m.GetRows()))
@@ -110,7 +116,7 @@ func (c *controlRole) merged(string) func(*fairleadv1.ReportMergedRequest) bool 
 		}
 		r.Weighed(m.GetBytes(), min(m.GetCalls(), mostCalled*uint64(len(seen))))
 		return r.Take(m.GetNumber(), m.GetReporters(), seen)
-	}
+	}, nil
 }
 
 // mostCalled bytes of one instance in a second can be honest.

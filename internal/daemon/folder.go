@@ -22,6 +22,7 @@ const (
 	dirHost      = "host"
 	dirProber    = "prober"
 	dirAgent     = "agent"
+	dirRelay     = "relay"
 	fileLock     = "lock"
 	fileFormat   = "format"
 )

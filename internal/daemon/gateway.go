@@ -85,7 +85,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	g.tables.held = g.holder
 	g.views.Views, err = resolver.OpenViews(resolver.ViewsConfig{
 		Name: cfg.name, Session: session, Library: "fairlead gateway " + p.Version, Folder: filepath.Join(folder, "views"),
-		Controls: cfg.controls, Dial: toControl(g.keys, cfg.controls), Calls: g.gateway.Calls, Log: p.log,
+		Controls: cfg.controls, Relays: resolver.RelaysLast, Dial: toControl(g.keys, cfg.controls, identity.Relay), Calls: g.gateway.Calls, Log: p.log,
 	})
 	if err != nil {
 		return nil, errors.Join(err, g.gateway.Close())
@@ -118,8 +118,8 @@ const aloneAfter = 5 * time.Second
 // toControl are the options of a role that dials one of several controls. A
 // stopped process still takes connections: the next address is not to wait for
 // it. Where there is no other address, patience is better: many may come at once.
-func toControl(keys *identity.Keystore, controls []string) []grpc.DialOption {
-	options := dialOptions(keys, identity.Control)
+func toControl(keys *identity.Keystore, controls []string, others ...identity.Role) []grpc.DialOption {
+	options := dialOptions(keys, append([]identity.Role{identity.Control}, others...)...)
 	if len(controls) > 1 {
 		options = append(options, grpc.WithConnectParams(grpc.ConnectParams{Backoff: backoff.DefaultConfig, MinConnectTimeout: nextControl}))
 	}
@@ -129,9 +129,9 @@ func toControl(keys *identity.Keystore, controls []string) []grpc.DialOption {
 const nextControl = 1500 * time.Millisecond
 
 // dialOptions of a role that dials another.
-func dialOptions(keys *identity.Keystore, expect identity.Role) []grpc.DialOption {
+func dialOptions(keys *identity.Keystore, expect ...identity.Role) []grpc.DialOption {
 	return []grpc.DialOption{
-		grpc.WithTransportCredentials(identity.ClientCredentials(keys, expect)),
+		grpc.WithTransportCredentials(identity.ClientCredentials(keys, expect...)),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 10 * time.Second, Timeout: 5 * time.Second, PermitWithoutStream: true}),
 	}
 }

@@ -46,6 +46,7 @@ const (
 	// What every caller does: hold views, and report what became of calls.
 	procSubscribe = "fairlead.v1.SubscriptionService/*"
 	procReport    = "fairlead.v1.EvidenceService/ReportOutcomes"
+	procMerged    = "fairlead.v1.EvidenceService/ReportMerged"
 	procRegister  = "fairlead.v1.RegistryService/*"
 	procResolve   = "fairlead.v1.ResolveService/*"
 )
@@ -58,7 +59,7 @@ func Rules() []Rule {
 		{Expired, SocketControl, []string{procRenew}},
 		{Who(Host), SocketControl, []string{"fairlead.v1.HostControlService/*", procIssueService, procRenew}},
 		{Who(Gateway), SocketControl, []string{"fairlead.v1.ViewService/*", procSubscribe, procReport, procRenew}},
-		{Who(Relay), SocketControl, []string{procSubscribe, procReport, procRenew}},
+		{Who(Relay), SocketControl, []string{procSubscribe, procReport, procMerged, procRenew}},
 		{Who(Prober), SocketControl, []string{"fairlead.v1.ProbeService/*", procRenew}},
 		{Who(Agent), SocketControl, []string{procSubscribe, procReport, procResolve, procRenew}},
 		{Who(Caller), SocketControl, []string{procSubscribe, procReport, procResolve, procRegister, procRenew}},

@@ -46,7 +46,7 @@ var allowed = map[Socket]map[Who]string{
 		Nobody:        "IdentityService/Join",
 		Expired:       "IdentityService/Renew",
 		Who(Control):  "",
-		Who(Relay):    "SubscriptionService EvidenceService/ReportOutcomes IdentityService/Renew",
+		Who(Relay):    "SubscriptionService EvidenceService/ReportOutcomes EvidenceService/ReportMerged IdentityService/Renew",
 		Who(Prober):   "ProbeService IdentityService/Renew",
 		Who(Agent):    "SubscriptionService EvidenceService/ReportOutcomes ResolveService IdentityService/Renew",
 		Who(Caller):   "SubscriptionService EvidenceService/ReportOutcomes ResolveService RegistryService IdentityService/Renew",

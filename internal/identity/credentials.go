@@ -13,8 +13,8 @@ import (
 )
 
 // ClientCredentials are a grpc-go client's, for a peer of the expected role.
-func ClientCredentials(k *Keystore, expect Role) credentials.TransportCredentials {
-	return credentials.NewTLS(k.ClientTLS(expect))
+func ClientCredentials(k *Keystore, expect ...Role) credentials.TransportCredentials {
+	return credentials.NewTLS(k.ClientTLS(expect...))
 }
 
 // BootstrapCredentials are a grpc-go client's that has only a token yet.

@@ -36,6 +36,7 @@ const (
 	KindInstance   = "instance"   // instance: its row in the registry
 	KindExternal   = "external"   // service name: endpoints of somebody else's
 	KindHandles    = "handles"    // "instances": the first handle that was never given away
+	KindPopulation = "population" // "subscribers": how many there are known to be
 )
 
 // Desired says what someone wants. It changes at any moment; Generation rises

@@ -41,9 +41,9 @@ type Config struct {
 	// Age is how long ago the control was heard that what is sent comes from;
 	// nil means that it is this one.
 	Age func() time.Duration
-	// Wanted is called when somebody subscribes to a service that nobody was
-	// subscribed to; it does not wait. Nil is nothing.
-	Wanted func()
+	// Has says why a service cannot be had here; nil has every one. It is called
+	// with each subscription, and calls nothing of the server.
+	Has func(service string) error
 	// Unlimited lets everyone in at once, however many come.
 	Unlimited bool
 	// Beat is how often one is sent; zero means 1 s. Where there are many

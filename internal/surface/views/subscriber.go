@@ -367,6 +367,11 @@ func (s *Server) mayLocked(sub *subscriber, service string) string {
 	case sub.holds[service] == nil && len(sub.holds) >= MostServices && (!sub.relays() || len(sub.holds) >= mostOfARelay):
 		return "a subscriber holds at most 2,000 services"
 	}
+	if s.cfg.Has != nil {
+		if err := s.cfg.Has(service); err != nil {
+			return err.Error()
+		}
+	}
 	return ""
 }
 
