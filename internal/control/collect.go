@@ -43,7 +43,7 @@ func (j *job) stopCollected(ctx context.Context, r *saga.Run) error {
 		r.Text("%s", text)
 		return nil
 	}
-	left, err := j.stopLeaving(ctx, rev.Value, "it left the revision")
+	left, err := j.stopWithdrawn(ctx, rev.Value, "it left the revision")
 	if err != nil {
 		return err
 	}

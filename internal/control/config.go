@@ -26,6 +26,8 @@ type Config struct {
 	Store    store.Store
 	Hosts    Hosts
 	Gateways Gateways
+	// Callers pick instances by views; nil means that nobody does.
+	Callers Callers
 	// Verdicts of instances, which new ones wait for; nil is none.
 	Verdicts Verdicts
 	// Name of this process, shown as the holder of the lease.
@@ -131,6 +133,9 @@ func New(cfg Config) *Control {
 	}
 	if cfg.Verdicts == nil {
 		cfg.Verdicts = trusting{}
+	}
+	if cfg.Callers == nil {
+		cfg.Callers = nobodyCalls{}
 	}
 	if cfg.Beside == nil {
 		cfg.Beside = func(context.Context, Lead) {}

@@ -148,7 +148,7 @@ func (j *job) stopSurplus(ctx context.Context, r *saga.Run) error {
 		if len(rev.Value.Leaving) == 0 {
 			continue
 		}
-		left, err := j.stopLeaving(ctx, rev.Value, "it is not wanted there any more")
+		left, err := j.stopWithdrawn(ctx, rev.Value, "it is not wanted there any more")
 		if err != nil {
 			return err
 		}
@@ -242,7 +242,7 @@ func (j *job) moveSlot(ctx context.Context, r *saga.Run, rev service.Doc[service
 		return err
 	}
 	rev = j.snapshot().Revision(placed.Name)
-	left, err := j.stopLeaving(ctx, rev.Value, "it moves to host "+taken.Host)
+	left, err := j.stopWithdrawn(ctx, rev.Value, "it moves to host "+taken.Host)
 	if err != nil {
 		return err
 	}

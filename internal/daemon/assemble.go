@@ -53,7 +53,7 @@ func (c *controlRole) assemble() {
 	})
 	c.witness = witness.New(witness.Config{PeerName: peerName, Reporter: c.reporter, Merged: c.merged, Probing: c.probing()})
 	c.leader = control.New(wired(control.Config{
-		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Verdicts: verdicts{c.discovery}, Name: processName(), LockIsLease: !c.shared(),
+		Store: c.store, Hosts: c.hosts, Gateways: c.gateways, Verdicts: verdicts{c.discovery}, Callers: c.discovery, Name: processName(), LockIsLease: !c.shared(),
 		Address: advertised(c.plane.Advertise, c.listening), SetGateways: c.hosts.SetGateways, Turned: c.turned,
 		Beside: c.beside,
 		Dwell:  c.plane.ReadyDwell, Logger: c.p.log.With("part", "control"), Metrics: c.p.ops.Registry(),

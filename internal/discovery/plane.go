@@ -62,6 +62,9 @@ type Publisher interface {
 	Publish(v *view.Service, nature view.Nature)
 	// Forget says that a service is no more.
 	Forget(service string)
+	// Lacking are callers that are heard and have not acknowledged a version of a
+	// service, or one beyond it; some of them, where they are many.
+	Lacking(service string, v view.Version) []string
 	// Load is what there was to send since it was asked last.
 	Load() budget.Load
 	// Shed says for how long what takes no traffic from trouble waits now, and
@@ -77,13 +80,14 @@ type Publisher interface {
 // nobody follows.
 type nobody struct{}
 
-func (nobody) Begin(view.Epoch)                   {}
-func (nobody) Publish(*view.Service, view.Nature) {}
-func (nobody) Forget(string)                      {}
-func (nobody) Load() budget.Load                  { return budget.Load{} }
-func (nobody) Shed(time.Duration, string)         {}
-func (nobody) Missed() map[string]string          { return nil }
-func (nobody) End()                               {}
+func (nobody) Begin(view.Epoch)                      {}
+func (nobody) Publish(*view.Service, view.Nature)    {}
+func (nobody) Forget(string)                         {}
+func (nobody) Load() budget.Load                     { return budget.Load{} }
+func (nobody) Shed(time.Duration, string)            {}
+func (nobody) Lacking(string, view.Version) []string { return nil }
+func (nobody) Missed() map[string]string             { return nil }
+func (nobody) End()                                  {}
 
 // Config of a Plane. Store, Bucket and Hosts are required.
 type Config struct {

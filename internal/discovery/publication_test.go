@@ -37,6 +37,8 @@ func (f *follower) Forget(service string) { f.note("forget %s", service) }
 func (f *follower) End()                  { f.note("end") }
 
 // Load is none, and nothing is shed.
+func (f *follower) Lacking(string, view.Version) []string { return nil }
+
 func (f *follower) Load() budget.Load          { return budget.Load{} }
 func (f *follower) Shed(time.Duration, string) {}
 

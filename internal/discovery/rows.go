@@ -75,7 +75,7 @@ func (t *term) row(h service.HostState, i service.Instance) registry.Instance {
 		ID: i.ID, Handle: t.handles[i.ID], Service: i.Service, Revision: i.Revision, Slot: i.Slot,
 		Host: h.Name, Zone: h.Zone, Address: i.Address, Source: registry.Host,
 		Listening:   i.State == service.InstanceLive,
-		Terminating: i.State == service.InstanceDraining,
+		Terminating: i.State == service.InstanceDraining || t.leaving[i.ID] != nil,
 		Gone:        i.State == service.InstanceExited,
 	}
 }
@@ -123,6 +123,7 @@ func (t *term) takeEnded() (out []Record) {
 // forgetEnded drops instances that are gone once no host speaks of them, and
 // those of hosts that a person retired.
 func (t *term) forgetEnded(listed map[string]bool, now int64) {
+	t.stay(now)
 	for _, name := range t.reg.Services() {
 		for _, x := range t.reg.Of(name) {
 			if !x.Gone && !listed[x.ID] && t.lead.Retired(x.Host) {

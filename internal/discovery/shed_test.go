@@ -22,6 +22,7 @@ type caller struct {
 
 	mu       sync.Mutex
 	load     budget.Load
+	lacks    []string
 	held     *view.HeldService
 	last     *view.Service
 	versions int
@@ -40,6 +41,12 @@ func (c *caller) Begin(view.Epoch)          {}
 func (c *caller) Forget(string)             {}
 func (c *caller) End()                      {}
 func (c *caller) Missed() map[string]string { return nil }
+
+func (c *caller) Lacking(string, view.Version) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.lacks
+}
 
 func (c *caller) Load() budget.Load {
 	c.mu.Lock()
