@@ -36,6 +36,7 @@ var benchmarks = []benchmark{
 	{"rollback", "going back to a revision that is kept warm, until the last gateway has acknowledged", benchRollback},
 	{"heal", "healing a route table that was damaged at a gateway or in the store", benchHeal},
 	{"crashpoints", "trying faults at the controller's calls", benchCrashpoints},
+	{"relay", "memory of a subscriber at a relay", benchRelay},
 	{"estate", "the discovery plane's fold and views at a region's size", benchEstate},
 	{"pick", "a caller's pick at 3,000 endpoints", benchPick},
 	{"coldstart", "a caller's start from the views on its disk", benchColdStart},
