@@ -239,3 +239,22 @@ func TestCallersAreSentToRelaysUnlessTheseFailed(t *testing.T) {
 		t.Error("who is no relay says that it serves others")
 	}
 }
+
+func TestWhatWasDeletedWhileASubscriberWasAwayIsToldToItAsAChange(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	held := published("a", 1, 4)
+	s.Publish(held, view.Adds)
+	s.Publish(published("a", 2, 3), view.Removes)
+	last := published("a", 3, 0)
+	last.Deleted = true
+	s.Publish(last, view.Removes)
+	f := s.take(entered(s, "x", held))
+	if f == nil || f.base == nil {
+		t.Fatal("it is sent nothing, or all")
+	}
+	after, err := held.Apply(f.to.ChangeFrom(f.base))
+	if err != nil || !after.Deleted || len(after.Endpoints) != 0 {
+		t.Errorf("it holds %+v: %v", after, err)
+	}
+}
