@@ -173,22 +173,29 @@ func (p *publisher) turn(name string, i int) (out bool) {
 	return out
 }
 
+// await looks at a service until all of it is acknowledged, and then at the next:
+// a look costs by the service's subscribers, and keeps the server from sending.
 func (p *publisher) await(z size) {
-	for {
-		done := p.s.Load().Subscribers == z.subscribers
-		for i := 0; done && i < z.services; i++ {
-			r, ok := p.s.Propagation(service(i))
-			t := p.s.Tally(service(i))
-			done = ok && (t.GetSubscribers() == 0 || len(t.GetVersions()) == 1 && t.GetVersions()[0].GetCounter() == r.Published.Counter && t.GetVersions()[0].GetSubscribers() == t.GetSubscribers())
-		}
-		p.mu.Lock()
-		done = done && len(p.rest.Waiting()) == 0 && len(p.touched) == 0
-		p.mu.Unlock()
-		if done {
-			return
-		}
-		time.Sleep(200 * time.Millisecond)
+	for p.s.Load().Subscribers != z.subscribers || p.waits() {
+		time.Sleep(100 * time.Millisecond)
 	}
+	for i := range z.services {
+		for !p.current(service(i)) {
+			time.Sleep(200 * time.Millisecond)
+		}
+	}
+}
+
+func (p *publisher) waits() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.rest.Waiting())+len(p.touched) > 0
+}
+
+func (p *publisher) current(name string) bool {
+	r, _ := p.s.Propagation(name)
+	t := p.s.Tally(name)
+	return t.GetSubscribers() == 0 || len(t.GetVersions()) == 1 && t.GetVersions()[0].GetCounter() == r.Published.Counter && t.GetVersions()[0].GetSubscribers() == t.GetSubscribers()
 }
 
 func (p *publisher) acknowledged(k budget.Kind) int64 {
@@ -203,9 +210,14 @@ func (p *publisher) fail(z size) (p99, p999 time.Duration) {
 }
 
 func (p *publisher) recover(z size) {
-	p.await(z)
-	p.turn(service(0), z.endpoints/2)
-	p.await(z)
+	for turn := range 2 {
+		for p.waits() || !p.current(service(0)) {
+			time.Sleep(200 * time.Millisecond)
+		}
+		if turn == 0 {
+			p.turn(service(0), z.endpoints/2)
+		}
+	}
 }
 
 func (p *publisher) churn(z size, rate float64, d time.Duration, failures int) churned {

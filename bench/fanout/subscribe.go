@@ -20,11 +20,13 @@ import (
 // perConnection streams share one.
 const perConnection = 100
 
-// each opens the subscribers' streams, some at once, and then waits for ever.
-func each(address string, z size, open func(*grpc.ClientConn, int) error) {
+// each opens the subscribers' streams, those of some connections at once, and
+// goes on once these have what they subscribe to: a fleet is admitted so too. Then
+// it waits for ever. Open has synced called once that is so.
+func each(address string, z size, open func(conn *grpc.ClientConn, i int, synced func()) error) {
 	creds := credentials.NewTLS(&tls.Config{InsecureSkipVerify: true, MinVersion: tls.VersionTLS13, NextProtos: []string{"h2"}})
 	var opened sync.WaitGroup
-	gate := make(chan struct{}, 8)
+	gate := make(chan struct{}, 4)
 	for first := 0; first < z.subscribers; first += perConnection {
 		gate <- struct{}{}
 		opened.Add(1)
@@ -35,11 +37,14 @@ func each(address string, z size, open func(*grpc.ClientConn, int) error) {
 			if err != nil {
 				log.Fatal(err)
 			}
+			var all sync.WaitGroup
 			for i := first; i < min(first+perConnection, z.subscribers); i++ {
-				if err := open(conn, i); err != nil {
+				all.Add(1)
+				if err := open(conn, i, all.Done); err != nil {
 					log.Fatal(err)
 				}
 			}
+			all.Wait()
 		}()
 	}
 	opened.Wait()
@@ -48,7 +53,7 @@ func each(address string, z size, open func(*grpc.ClientConn, int) error) {
 }
 
 func subscribeOurs(address string, z size) {
-	each(address, z, func(conn *grpc.ClientConn, i int) error {
+	each(address, z, func(conn *grpc.ClientConn, i int, synced func()) error {
 		name := fmt.Sprintf("c%05d", i)
 		stream, err := pb.NewSubscriptionServiceClient(conn).Subscribe(metadata.AppendToOutgoingContext(context.Background(), "name", name))
 		if err != nil {
@@ -65,14 +70,14 @@ func subscribeOurs(address string, z size) {
 		if err := stream.Send(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Edit{Edit: e}}); err != nil {
 			return err
 		}
-		go acknowledge(stream)
+		go acknowledge(stream, synced)
 		return nil
 	})
 }
 
 // acknowledge everything that comes, and answer beats.
-func acknowledge(stream pb.SubscriptionService_SubscribeClient) {
-	for {
+func acknowledge(stream pb.SubscriptionService_SubscribeClient, synced func()) {
+	for changes := 0; ; {
 		m, err := stream.Recv()
 		if err != nil {
 			log.Fatalf("a stream ended: %v", err)
@@ -80,6 +85,9 @@ func acknowledge(stream pb.SubscriptionService_SubscribeClient) {
 		var back *pb.SubscribeRequest
 		switch m := m.GetMessage().(type) {
 		case *pb.SubscribeResponse_Change:
+			if changes++; changes == held {
+				synced()
+			}
 			back = &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Applied{Applied: &pb.ViewsApplied{Views: []*pb.AppliedView{
 				{Service: m.Change.GetService(), Epoch: 1, Counter: m.Change.GetCounter()},
 			}}}}
@@ -98,7 +106,7 @@ func acknowledge(stream pb.SubscriptionService_SubscribeClient) {
 }
 
 func subscribeXDS(address string, z size) {
-	each(address, z, func(conn *grpc.ClientConn, i int) error {
+	each(address, z, func(conn *grpc.ClientConn, i int, synced func()) error {
 		stream, err := endpointservice.NewEndpointDiscoveryServiceClient(conn).DeltaEndpoints(context.Background())
 		if err != nil {
 			return err
@@ -107,13 +115,16 @@ func subscribeXDS(address string, z size) {
 			return err
 		}
 		go func() {
-			for {
+			for first := true; ; first = false {
 				m, err := stream.Recv()
 				if err != nil {
 					log.Fatalf("a stream ended: %v", err)
 				}
 				if err := stream.Send(&discovery.DeltaDiscoveryRequest{TypeUrl: typeEDS, ResponseNonce: m.GetNonce()}); err != nil {
 					log.Fatalf("cannot acknowledge: %v", err)
+				}
+				if first {
+					synced()
 				}
 			}
 		}()
