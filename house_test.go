@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path"
@@ -206,6 +207,36 @@ func TestEveryTestThatTheInvariantsNameIsThere(t *testing.T) {
 		for _, name := range named {
 			if !bytes.Contains(all.Bytes(), append(append([]byte("func "), name...), '(')) {
 				t.Errorf("%s names %s, which is no test", page, name)
+			}
+		}
+	}
+}
+
+func TestEveryTestThatAReferenceNamesExists(t *testing.T) {
+	written := map[string]bool{} // :: test → is there
+	test := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
+	err := fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || !strings.HasSuffix(name, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		for _, m := range test.FindAllSubmatch(text, -1) {
+			written[string(m[1])] = true
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`\b(?:Test|Fuzz)[A-Z]\w+`)
+	for _, name := range []string{"scenarios", "field", "invariants"} {
+		text, err := os.ReadFile("docs/reference/" + name + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range named.FindAllString(string(text), -1) {
+			if !written[n] {
+				t.Errorf("docs/reference/%s.md names %s, which there is not", name, n)
 			}
 		}
 	}

@@ -397,3 +397,20 @@ func TestServedInOneGroupWinsOverOutInAnother(t *testing.T) {
 		}
 	}
 }
+
+func TestADeadCanaryIsServedInItsOwnGroupAloneMarkedAndTouchesNoOther(t *testing.T) {
+	members := append(sick(fleet("canary", "a", 1), 1), fleet("main", "a", 10)...)
+	r := Route{Service: "s", Splits: []Split{{Revision: "canary", Percent: 5, Group: "canary", Allowed: []string{"canary"}}, {Revision: "main", Percent: 95, Group: "main", Allowed: []string{"main"}}}}
+	a := Assembler{}
+	out := a.Assemble(r, members)
+	if got := marked(out.View); len(got) != 1 || got[0] != "canary/" || out.Lost {
+		t.Errorf("marked are %v, lost %v", got, out.Lost)
+	}
+	if e, _ := out.View.Endpoint(members[0].ID); !e.In() || e.Verdict != Ineligible {
+		t.Errorf("the canary is %+v", e)
+	}
+	out = a.Assemble(r, append(sick(fleet("canary", "a", 4), 1), fleet("main", "a", 10)...))
+	if len(marked(out.View)) != 0 || out.View.InRotation() != 13 {
+		t.Errorf("one of four canaries: marked %v, %d in rotation", marked(out.View), out.View.InRotation())
+	}
+}

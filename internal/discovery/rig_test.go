@@ -38,8 +38,9 @@ type rig struct {
 	logger       *slog.Logger         // of the planes; nil discards
 	gathered     *prometheus.Registry // of the plane that began last
 	replacements int
-	applied      int       // documents that the test wrote
-	views        Publisher // of the next plane; nil is nobody
+	applied      int              // documents that the test wrote
+	views        Publisher        // of the next plane; nil is nobody
+	now          func() time.Time // of the next plane; nil is the clock
 }
 
 func inRegion(t *testing.T, f func(r *rig)) {
@@ -73,7 +74,7 @@ func (r *rig) begin() *leading {
 	ctx, end := context.WithCancel(r.t.Context())
 	r.gathered = prometheus.NewRegistry()
 	l := &leading{
-		Plane: New(Config{Store: r.store, Bucket: r.bucket, Hosts: r.source(), Logger: r.logger, Metrics: r.gathered, Views: r.views}),
+		Plane: New(Config{Store: r.store, Bucket: r.bucket, Hosts: r.source(), Logger: r.logger, Metrics: r.gathered, Views: r.views, Now: r.now}),
 		lead:  &lead{store: r.store, number: r.epoch, version: res.Sequence}, end: end, done: make(chan struct{}),
 	}
 	go func() {
