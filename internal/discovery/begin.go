@@ -69,6 +69,7 @@ type term struct {
 	took        time.Duration // of the last second, for its work
 	probing     *probing
 	detection   detection
+	sealedAt    time.Time           // of the last tick, for people
 	declared    []registry.Instance // somebody else's, as declared
 	declaredAt  time.Time           // when they were read last; zero is never
 	declaredBad time.Time           // since when one of them cannot be read; zero is that all can

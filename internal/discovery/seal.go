@@ -31,6 +31,8 @@ type Policy struct {
 	By      string    `json:"by,omitempty"`
 	What    string    `json:"what"`    // contract or policy
 	Changes []string  `json:"changes"` // field by field, for people
+	// Before is the contract that was in force until then, as it was declared.
+	Before json.RawMessage `json:"before,omitempty"`
 }
 
 // outbox moves history from the store into the archive: what is sealed is on

@@ -34,6 +34,7 @@ func (t *term) second(ctx context.Context) {
 	t.suspicion()
 	tick := t.ingest.Seal()
 	t.sealed++
+	t.sealedAt = t.p.cfg.Now()
 	full := t.keeper.Add(tick, t.named)
 	// 3. The verdicts.
 	t.endGrace()

@@ -81,7 +81,7 @@ func (p *Plane) Try(ctx context.Context, name string, c eligibility.Contract, si
 		return Trial{}, fault.New(fault.NotFound, "", "nothing is retained of service %s", name)
 	}
 	when := calendar(records, past.To, p.cfg.Now())
-	base, tried := evaluate.Try(past, past.InForce), evaluate.Try(past, c)
+	base, tried := evaluate.Replay(past), evaluate.Try(past, c)
 	out := Trial{From: when(past.From), To: when(past.To), Seconds: int(past.To - past.From + 1)}
 	out.Lost = out.Seconds - within(past)
 	out.Recorded, out.Reproduced = reproduced(base, records, past)
@@ -118,6 +118,9 @@ func (t *term) past(ctx context.Context, name string, seconds int64) (evaluate.P
 	if err != nil {
 		return past, nil, err
 	}
+	if past.Earlier, err = t.earlier(ctx, name, past); err != nil {
+		return past, nil, err
+	}
 	past.Members = members(records, there, past)
 	return past, records, nil
 }
@@ -140,6 +143,35 @@ func (t *term) recorded(ctx context.Context, name string, since time.Time) (all 
 		t.log.Warn("a contract is tried without all of the sealed history", "service", name, "error", err)
 	}
 	return all, nil
+}
+
+// earlier are the contracts that were in force before the present one, since
+// some time before the window: each until the second after it was replaced.
+func (t *term) earlier(ctx context.Context, name string, past evaluate.Past) (out []evaluate.Earlier, err error) {
+	docs, _, err := t.p.cfg.Store.List(ctx, service.KindPolicy)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the recorded policies: %w", err)
+	}
+	t.mu.Lock()
+	sealed := t.sealedAt
+	t.mu.Unlock()
+	for _, d := range docs {
+		var p Policy
+		if !strings.HasPrefix(d.Name, name+".") || json.Unmarshal(d.Body, &p) != nil || p.Service != name || p.What != "contract" || len(p.Before) == 0 {
+			continue
+		}
+		c := DefaultContract()
+		until := past.To - int64(sealed.Sub(p.At)/time.Second) // the first that was sealed after it was written
+		if json.Unmarshal(p.Before, &c) != nil || until < past.From-settling {
+			continue
+		}
+		t.mu.Lock()
+		c = t.governing(name, t.lookable(c))
+		t.mu.Unlock()
+		out = append(out, evaluate.Earlier{Until: until, Contract: c})
+	}
+	slices.SortFunc(out, func(a, b evaluate.Earlier) int { return cmp.Compare(a.Until, b.Until) })
+	return out, nil
 }
 
 // oldest is the instant of the oldest record; far off where there is none.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/internal/store"
 )
 
 // callers call every instance of the service for n seconds, each of them so
@@ -178,5 +179,56 @@ func TestWhatIsLostOfTheEvidenceIsSaidInATrial(t *testing.T) {
 				t.Errorf("%d seconds are said to be lost, want 30", got.Lost)
 			}
 		})
+	})
+}
+
+// replaces has a contract in force in place of another, as the API writes it.
+func (r *rig) replaces(was, is eligibility.Contract) {
+	r.t.Helper()
+	r.applied++
+	change := Policy{Service: "s", At: time.Now(), What: "contract", Before: encode(was)}
+	_, err := r.store.Apply(context.Background(), store.Apply{ID: fmt.Sprint("contract ", r.applied), Writes: []store.Write{
+		{Key: store.Key{Kind: service.KindContract, Name: "s"}, Any: true, Body: encode(is)},
+		{Key: store.Key{Kind: service.KindPolicy, Name: fmt.Sprint("s.", r.applied)}, Any: true, Body: encode(change)},
+	}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func TestATrialAcrossAChangeOfContractReproducesTheDecisionsOfEach(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		r.hosts.run(5)
+		l := r.begin()
+		defer l.stop()
+		l.callers(40, nil)
+		l.callers(60, map[string]uint32{"i1": 4}) // a fifth: degraded, and never out
+		time.Sleep(500 * time.Millisecond)
+		lower := DefaultContract()
+		lower.OutByOutcomes, lower.DegradeAt = 150, 120
+		r.replaces(DefaultContract(), lower)
+		l.callers(60, map[string]uint32{"i1": 4}) // and now it is out
+		middle := lower
+		middle.ReturnAfter = 20
+		r.replaces(lower, middle)
+		l.callers(60, nil)
+		synctest.Wait()
+		out := 0
+		for _, x := range r.history() {
+			if x.To == eligibility.Ineligible {
+				out++
+			}
+		}
+		if out == 0 {
+			t.Fatal("the contract in force took nobody out")
+		}
+		got := l.try(t, middle, time.Hour)
+		if got.Recorded == 0 || got.Reproduced != got.Recorded {
+			t.Errorf("%d of %d recorded changes are reproduced", got.Reproduced, got.Recorded)
+		}
+		mild := l.try(t, DefaultContract(), time.Hour)
+		if mild.Reproduced != mild.Recorded || len(mild.Removals) != 0 || len(mild.Spared) != out {
+			t.Errorf("by the contract of before: %d of %d reproduced, removals %v, spared %v", mild.Reproduced, mild.Recorded, mild.Removals, mild.Spared)
+		}
 	})
 }

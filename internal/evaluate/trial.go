@@ -15,11 +15,28 @@ type Past struct {
 	Service string
 	Ticks   []evidence.Tick // in order; the service's rows alone
 	Members []PastMember
-	InForce eligibility.Contract
+	InForce eligibility.Contract // at To
+	Earlier []Earlier            // in force before it, in order
 	Guard   view.GuardPolicy
 	// From is the tick from which a trial's contract is in force; before it
 	// the one in force is. To is the last tick.
 	From, To int64
+}
+
+// Earlier is a contract that was in force before a tick.
+type Earlier struct {
+	Until    int64
+	Contract eligibility.Contract
+}
+
+// inForce is the contract that was in force at a tick.
+func (p *Past) inForce(n int64) eligibility.Contract {
+	for _, e := range p.Earlier {
+		if n < e.Until {
+			return e.Contract
+		}
+	}
+	return p.InForce
 }
 
 // PastMember is one instance as it was.
@@ -52,8 +69,13 @@ type Trip struct {
 }
 
 // Try folds the past as this evaluator would have folded it, by the contract.
-func Try(p Past, c eligibility.Contract) Trial {
-	run := trial{Past: p, contract: c}
+func Try(p Past, c eligibility.Contract) Trial { return try(trial{Past: p, contract: &c}) }
+
+// Replay folds the past by what was in force at each tick.
+func Replay(p Past) Trial { return try(trial{Past: p}) }
+
+func try(run trial) Trial {
+	p := run.Past
 	run.begin()
 	for n := run.start; n <= p.To; n++ {
 		run.second(n)
@@ -63,7 +85,7 @@ func Try(p Past, c eligibility.Contract) Trial {
 
 type trial struct {
 	Past
-	contract eligibility.Contract
+	contract *eligibility.Contract // from From on; nil is what was in force
 	eval     *Evaluator
 	start    int64
 	ticks    map[int64]evidence.Tick // :: number → tick
@@ -89,12 +111,25 @@ func (t *trial) begin() {
 			t.facts[f.Tick] = append(t.facts[f.Tick], f)
 		}
 	}
-	for _, d := range t.contract.Dependencies {
-		t.place = append(t.place, slices.IndexFunc(t.InForce.Dependencies, func(x eligibility.Dependency) bool { return x.Name == d.Name }))
-	}
 	t.eval = New(view.Version{Epoch: 1}, view.Epoch{Number: 1}, t.start-1)
-	t.eval.SetService(t.Service, t.InForce, t.Guard)
+	t.enforce(t.start)
 	t.eval.SetRoute(t.route())
+}
+
+// enforce puts in force what is so from a tick on.
+func (t *trial) enforce(n int64) {
+	was := t.inForce(n)
+	if t.contract == nil || n < t.From {
+		t.eval.SetService(t.Service, was, t.Guard)
+		return
+	}
+	t.place = t.place[:0] // evidence has them in the order of the contract that was in force
+	for _, d := range t.contract.Dependencies {
+		t.place = append(t.place, slices.IndexFunc(was.Dependencies, func(x eligibility.Dependency) bool { return x.Name == d.Name }))
+	}
+	if n == t.From {
+		t.eval.SetService(t.Service, *t.contract, t.Guard)
+	}
 }
 
 // route has a group for each revision that there was: who is gone or leaves is
@@ -116,8 +151,8 @@ func (t *trial) second(n int64) {
 	for _, m := range t.births[n] {
 		t.eval.Enter(m.Row, copied(m.State))
 	}
-	if n == t.From {
-		t.eval.SetService(t.Service, t.contract, t.Guard)
+	if n == t.From && t.contract != nil || slices.ContainsFunc(t.Earlier, func(e Earlier) bool { return e.Until == n }) {
+		t.enforce(n)
 	}
 	for _, f := range t.facts[n] {
 		t.eval.Enter(f.Row, nil)
@@ -125,7 +160,7 @@ func (t *trial) second(n int64) {
 	}
 	tick := t.ticks[n]
 	tick.Number = n
-	if n >= t.From {
+	if n >= t.From && t.contract != nil {
 		tick = t.renamed(tick)
 	}
 	changes := t.eval.Fold(tick)

@@ -23,6 +23,11 @@ func (a *API) policyWrite(ctx context.Context, name, what string, was, is any) (
 		return store.Write{}, err
 	}
 	p := discovery.Policy{Service: name, At: a.Now().UTC(), By: by(ctx, ""), What: what, Changes: changes}
+	if what == "contract" {
+		if p.Before, err = json.Marshal(was); err != nil {
+			return store.Write{}, fmt.Errorf("cannot encode a contract: %w", err)
+		}
+	}
 	body, err := json.Marshal(p)
 	if err != nil {
 		return store.Write{}, fmt.Errorf("cannot encode a change of policy: %w", err)
