@@ -158,7 +158,8 @@ func BenchmarkPassOneInAHundred(b *testing.B) { passes(b, 100) }
 func BenchmarkPassEverything(b *testing.B) { passes(b, 1) }
 
 // BenchmarkOneFails is one instance's hard failure to its service's new view,
-// beside the window and the commit. Its service is one of the large ones.
+// beside the window and the commit: two callers were refused, and its row is
+// folded before the second is over. Its service is one of the large ones.
 func BenchmarkOneFails(b *testing.B) {
 	for _, n := range estates {
 		b.Run(fmt.Sprintf("instances=%d", n), func(b *testing.B) {
@@ -170,9 +171,14 @@ func BenchmarkOneFails(b *testing.B) {
 				e.Fold(clean(evidence.Tick{Number: e.Now() + 1}, n)) // nobody else is silent
 				e.publish()
 				b.StartTimer()
-				t := evidence.Tick{Number: e.Now() + 1, Rows: []evidence.TickRow{{Instance: h, Evidence: eligibility.Evidence{Self: &eligibility.Self{Ready: h%2 == 0}}}}}
-				e.Fold(t)
-				e.publish()
+				row := evidence.TickRow{Instance: h, Evidence: eligibility.Evidence{Outcomes: []eligibility.Outcomes{{Failed: 2, Compared: 2, Reporters: 3, Hurt: 3, Refusing: 3, Span: 1}}}}
+				t, left := e.Early(row)
+				if !left {
+					b.Fatalf("it is in rotation: %+v", t.Change)
+				}
+				if p := e.Publish(t.Service, false); !p.Changed || !p.Nature.Urgent() {
+					b.Fatal("no view is published")
+				}
 			}
 		})
 	}
