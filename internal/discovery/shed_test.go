@@ -127,6 +127,7 @@ func TestInABurstWithdrawalsKeepTheirBudgetAndTheRestIsShedDeclaredAndArrives(t 
 		l := r.begin()
 		defer l.stop()
 		time.Sleep(10*time.Second + 300*time.Millisecond)
+		synctest.Wait()
 		calm := c.versions
 		c.saturate(true)
 		diedAt, cameAt := map[string]time.Duration{}, map[string]time.Duration{}
