@@ -162,7 +162,7 @@ func TestLeasesAreComparedWithTheirRenewalsAndDeclarationsWithTheirRows(t *testi
 		r.declareExternal("pay", ExternalEndpoint{ID: "e1", Address: "a.example:443"}, ExternalEndpoint{ID: "e2", Address: "b.example:443"})
 		l := r.begin()
 		defer l.stop()
-		time.Sleep(2 * time.Second)
+		time.Sleep(2500 * time.Millisecond) // no tick is at one instant with what follows
 		one, err := l.Register(t.Context(), Registration{Service: "lamp", Address: "10.0.0.1:80", By: "caller/x"})
 		if err != nil {
 			t.Fatal(err)
