@@ -66,7 +66,7 @@ func (sub *subscriber) send() error {
 
 const (
 	// beatsPerSecond of all streams together; and no stream is longer without.
-	beatsPerSecond = 5000
+	beatsPerSecond = 1000
 	longestBeat    = 30 * time.Second
 	featureBeats   = "beats"
 )

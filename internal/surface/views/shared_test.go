@@ -3,6 +3,7 @@ package views
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/wire"
@@ -138,5 +139,24 @@ func TestTheProcessesOfOneServiceHoldViewsBesideEachOtherAndEachIsOneSubscriber(
 	_, gatewayEnded := enter("gateway", "1")
 	if enter("gateway", "2"); !*gatewayEnded {
 		t.Error("two gateways have one name")
+	}
+}
+
+func TestBeatsAreFewerWhereThereAreManySubscribersAndOnlyForWhoKnows(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	old, knows := entered(s, "old"), entered(s, "knows")
+	knows.hello.Features = []string{featureBeats}
+	for _, c := range []struct {
+		open int
+		next time.Duration
+	}{{2, time.Second}, {1000, time.Second}, {7000, 7 * time.Second}, {60_000, longestBeat}} {
+		s.open = c.open
+		if m, next := s.beat(knows); next != c.next || m.GetNextMs() != uint32(c.next.Milliseconds()) {
+			t.Errorf("of %d: the next comes after %s, and %d ms are told", c.open, next, m.GetNextMs())
+		}
+		if m, next := s.beat(old); next != time.Second || m.GetNextMs() != 0 {
+			t.Errorf("of %d, to one that does not know: after %s, and %d ms are told", c.open, next, m.GetNextMs())
+		}
 	}
 }
