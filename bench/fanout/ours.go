@@ -45,7 +45,7 @@ type publisher struct {
 const gather = 50 * time.Millisecond
 
 func serveOurs(l net.Listener, z size) side {
-	s := views.New(views.Config{Peer: func(ctx context.Context) (string, string, error) {
+	s := views.New(views.Config{Unlimited: true, Peer: func(ctx context.Context) (string, string, error) {
 		md, _ := metadata.FromIncomingContext(ctx)
 		if names := md.Get("name"); len(names) == 1 {
 			return "service", names[0], nil

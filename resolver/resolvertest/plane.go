@@ -198,7 +198,7 @@ type server struct {
 }
 
 func (p *Plane) serve(l net.Listener) *server {
-	s := &server{views: views.New(views.Config{Peer: peerOf})}
+	s := &server{views: views.New(views.Config{Peer: peerOf, Unlimited: true})}
 	s.views.Begin(p.epoch)
 	g := grpc.NewServer(grpc.Creds(p.tls))
 	s.views.Register(g)
