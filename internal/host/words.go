@@ -29,6 +29,8 @@ const (
 	selfPath  = "/v1/self"
 	// mostSaid is the longest word, in bytes.
 	mostSaid = 64 << 10
+	// mostPassedOver of one that is longer, in bytes, so that it can be answered.
+	mostPassedOver = 16 << 20
 	// wordWait bounds one request of an instance.
 	wordWait = 10 * time.Second
 )
@@ -204,10 +206,16 @@ func (w *words) put(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	var s said
-	dec := json.NewDecoder(http.MaxBytesReader(rw, r.Body, mostSaid))
+	body := &io.LimitedReader{R: r.Body, N: mostSaid}
+	dec := json.NewDecoder(body)
 	dec.DisallowUnknownFields()
 	err := dec.Decode(&s)
-	if err == nil && dec.More() {
+	switch {
+	case body.N == 0:
+		err = fmt.Errorf("it is longer than %d KiB", mostSaid>>10)
+		// Who still writes as the connection closes is told of a reset, and not why.
+		_, _ = io.CopyN(io.Discard, r.Body, mostPassedOver)
+	case err == nil && dec.More():
 		err = errors.New("there is more than one value")
 	}
 	word := service.Word{}
