@@ -21,6 +21,8 @@ type Lead interface {
 	Sequence() uint64
 	// Knows says whether any record of the service is left.
 	Knows(service string) bool
+	// Lives says that the service is wanted: it is there, and not being deleted.
+	Lives(service string) bool
 	// Retired says that a person ended the host's membership.
 	Retired(host string) bool
 	// ReadyPath is the path at which the revision says that it is ready; empty
@@ -50,6 +52,12 @@ func (b beside) Sequence() uint64 {
 
 // Knows implements Lead.
 func (b beside) Knows(service string) bool { return !b.t.mirror.snapshot(service).Empty() }
+
+// Lives implements Lead.
+func (b beside) Lives(service string) bool {
+	d := b.t.mirror.snapshot(service).Desired
+	return d.Exists() && !d.Value.Deleted
+}
 
 // Retired implements Lead.
 func (b beside) Retired(host string) bool { return b.t.mirror.retired(host) }

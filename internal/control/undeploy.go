@@ -52,7 +52,8 @@ func (j *job) awaitReports(ctx context.Context, r *saga.Run, slots []service.Slo
 }
 
 // unpublish puts back what the catalog asks for, if the revision is routed and
-// the catalog does not know it.
+// the catalog does not know it. What a leader before put back may not have been
+// acknowledged yet: the attempt has not ended before it is.
 func (j *job) unpublish(ctx context.Context, r *saga.Run) error {
 	s := j.snapshot()
 	reason := "the deploy of " + r.Record.Subject + " failed"
@@ -60,6 +61,9 @@ func (j *job) unpublish(ctx context.Context, r *saga.Run) error {
 		return j.giveBack(ctx, reason)
 	}
 	if s.Routes.Exists() && s.Routes.Value.Saga != r.Record.ID && !service.Names(s.Routes.Value.Plan, r.Record.Subject) {
+		if _, reached := s.MayRoute(j.world()).Revision(r.Record.Subject); reached {
+			return j.confirm(ctx)
+		}
 		return nil
 	}
 	return j.putBack(ctx, reason)

@@ -103,9 +103,10 @@ func (t *term) alarm(name, kind, text string) {
 	t.alarms[name][kind] = was
 }
 
-// event puts a line into the history of a service that has one.
+// event puts a line into the history of a service that has one: a teardown
+// erases it, and nothing is added to it from then on.
 func (t *term) event(name, text string) {
-	if !t.lead.Knows(name) {
+	if !t.lead.Lives(name) {
 		return
 	}
 	e := service.Event{Service: name, At: t.p.cfg.Now().UTC(), Kind: "alarm", Text: text}

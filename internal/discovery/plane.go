@@ -45,6 +45,8 @@ type Lead interface {
 	Sequence() uint64
 	// Knows says whether any record of the service is left.
 	Knows(service string) bool
+	// Lives says that the service is wanted: it is there, and not being deleted.
+	Lives(service string) bool
 	// Retired says that a person ended the host's membership.
 	Retired(host string) bool
 	// ReadyPath is the path at which the revision says that it is ready; empty

@@ -173,6 +173,8 @@ func (l *lead) Knows(name string) bool {
 	return name == "s" && !l.deleted
 }
 
+func (l *lead) Lives(name string) bool { return l.Knows(name) }
+
 func (l *lead) Retired(string) bool { return false }
 
 func (l *lead) setReady(path string) {

@@ -1,0 +1,13 @@
+package crashpoints_test
+
+import "testing"
+
+func TestAnAttemptHasEndedOnlyOnceWhatALeaderBeforePutBackIsAcknowledged(t *testing.T) {
+	run(t, parse(t, "deploy on a shared group | 0:apply catalog hello+revision hello-00002+saga hello.deploy.hello-00002#2 = error that did not land | 0:apply routes hello#1 = crash after"), inMemory)
+}
+
+func TestATeardownLeavesNoLineOfHistoryThoughAnAlarmIsOverLate(t *testing.T) {
+	for _, then := range []string{"0:next saga hello.delete.-#3 = late", "0:apply -desired hello+-saga hello.delete.-#1 = late"} {
+		run(t, parse(t, "delete | 0:report of host a#1 = late | "+then), inMemory)
+	}
+}
