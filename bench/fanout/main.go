@@ -12,6 +12,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
@@ -156,9 +157,12 @@ func obey(s side, z size) {
 			tell(a)
 			continue
 		case "churn":
-			rate, _ := strconv.ParseFloat(words[1], 64)
-			d, _ := time.ParseDuration(words[2])
-			failures, _ := strconv.Atoi(words[3])
+			rate, badRate := strconv.ParseFloat(words[1], 64)
+			d, badTime := time.ParseDuration(words[2])
+			failures, badCount := strconv.Atoi(words[3])
+			if err := errors.Join(badRate, badTime, badCount); err != nil {
+				log.Fatalf("cannot churn as %q asks: %v", words, err)
+			}
 			c := s.churn(z, rate, d, failures)
 			a.Churned = &c
 		case "profile":
