@@ -96,6 +96,9 @@ func newPlant(t *testing.T, o plantOptions) *plant {
 		p.addHost(fmt.Sprintf("h%d", i+1), string(rune('a'+i)), tokens["host"])
 		tokens["host"] = p.token("host")
 	}
+	for _, m := range p.hosts { // what is deployed first is spread over both
+		m.waitFor(`msg="attached to control"`, 30*time.Second)
+	}
 	p.gateway = p.entrances[0].address // what asks the world asks the first
 	return p
 }

@@ -38,10 +38,11 @@ func TestTheLogIsBoundedInRowsAndIdentitiesStay(t *testing.T) {
 	}
 	clock.advance(2 * time.Minute) // not past the retention
 	last := isDone(t, applying(within(t), s, writing("last")))
-	next := isDone(t, applying(within(t), s, writing("next"))) // comes after the pruning that the one before made due
-	if n := counted(); n != 51 || count(t, conn, "SELECT log_rows FROM "+o.Schema+".head") != n {
-		t.Fatalf("%d changes, recorded otherwise", n)
-	}
+	next := isDone(t, applying(within(t), s, writing("next"))) // comes after the first portion of what the one before made due
+	eventually(t, "the log has its bound, and one more that came after a portion, and its head says how many", func() bool {
+		return count(t, conn, `SELECT count(*) FROM `+o.Schema+`.changes c, `+o.Schema+`.head h WHERE h.log_rows IN (50, 51)
+			AND h.log_rows = (SELECT count(*) FROM `+o.Schema+`.changes)`) > 0
+	})
 	if _, err := s.Watch(within(t), first.Sequence); !errors.Is(err, store.ErrTooOld) {
 		t.Fatalf("got %v, want too old", err)
 	}
