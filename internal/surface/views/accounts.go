@@ -84,10 +84,11 @@ func (s *Server) tallyLocked(sub *subscriber, m *pb.RelayTally) error {
 	}
 	now := s.now()
 	for _, x := range m.GetServices() {
-		h, t := sub.holds[x.GetService()], s.topics[x.GetService()] // a relay is never barred
-		if h == nil || t == nil {
+		h := sub.holds[x.GetService()] // a relay is never barred
+		if h == nil {
 			continue
 		}
+		t := h.topic
 		next := tallyOf(x)
 		t.ledger.Reached(h.tally.reached, next.reached, max(0, h.tally.subscribers-next.subscribers), now)
 		t.callers += next.subscribers - h.tally.subscribers
@@ -122,8 +123,8 @@ func tallyOf(x *pb.ServiceTally) tally {
 func (t *topic) tallyLocked() tally {
 	counts := map[budget.Number]int{}
 	out := tally{}
-	for sub, h := range t.subscribers {
-		if !sub.relays() {
+	for h := range t.holders.all() {
+		if !h.sub.relays() {
 			out.subscribers++
 			if !h.applied.Zero() {
 				counts[budget.NumberOf(h.applied)]++
@@ -233,7 +234,8 @@ func (s *Server) behindTextLocked(t *topic, now time.Duration) string {
 	}
 	var all []late
 	n := 0
-	for sub, h := range t.subscribers {
+	for h := range t.holders.all() {
+		sub := h.sub
 		behind, who := 0, sub.role+"/"+sub.name
 		if sub.relays() {
 			if behind = h.tally.subscribers - h.tally.reached(last); behind > 0 {
@@ -276,7 +278,8 @@ func (s *Server) Lacking(of string, v view.Version) (who []string) {
 		return nil
 	}
 	n := budget.NumberOf(v)
-	for sub, h := range t.subscribers {
+	for h := range t.holders.all() {
+		sub := h.sub
 		switch {
 		case len(who) == namedBehind:
 			return who
@@ -304,7 +307,7 @@ func (s *Server) Load() budget.Load {
 	}
 	s.delays = budget.Histogram{}
 	for _, sub := range s.subscribers {
-		if sub.open && sub.sending > 0 && now-sub.sending > time.Second {
+		if since := time.Duration(sub.sending.Load()); sub.open && since > 0 && now-since > time.Second {
 			out.Stuck++
 		}
 	}

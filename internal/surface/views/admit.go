@@ -20,11 +20,12 @@ func (s *Server) admittedLocked(sub *subscriber, t *topic, service string) bool 
 		delete(t.barred, sub)
 		return true
 	}
-	if h := t.subscribers[sub]; h != nil {
+	h := sub.holds[service]
+	if h.listed {
 		sub.leaveLocked(t, h)
-		delete(t.subscribers, sub)
+		t.holders.remove(h)
 	}
-	t.barred[sub], sub.holds[service].barred = struct{}{}, true
+	t.barred[sub], h.barred = struct{}{}, true
 	sub.refused = append(sub.refused, &pb.RefusedRoute{Service: service, Reason: err.Error()})
 	sub.stir()
 	s.cfg.Refused(err)
@@ -34,8 +35,8 @@ func (s *Server) admittedLocked(sub *subscriber, t *topic, service string) bool 
 // admitLocked asks anew who may hold a service's view, after its policy changed.
 func (s *Server) admitLocked(t *topic) {
 	service := t.newest.Name
-	for sub := range t.subscribers {
-		s.admittedLocked(sub, t, service)
+	for h := range t.holders.all() {
+		s.admittedLocked(h.sub, t, service)
 	}
 	for sub := range t.barred {
 		h := sub.holds[service]
@@ -51,5 +52,5 @@ func (s *Server) letInLocked(sub *subscriber, t *topic, h *holding) {
 	delete(t.barred, sub)
 	h.barred, h.waits, h.hurries = false, false, false
 	sub.joinLocked(t, h)
-	t.subscribers[sub] = h
+	t.holders.add(h)
 }

@@ -266,7 +266,7 @@ func (s *Server) Wanted() []string {
 	defer s.mu.Unlock()
 	var out []string
 	for name, t := range s.topics {
-		if len(t.subscribers) > 0 {
+		if t.holders.count > 0 {
 			out = append(out, name)
 		}
 	}

@@ -72,8 +72,8 @@ func (s *Server) askRelays(of string, most int) (out service.Holding, a *ask, nu
 	}
 	a = &ask{from: map[*subscriber]bool{}, done: make(chan struct{})}
 	s.asked++
-	for sub, h := range t.subscribers {
-		if sub.relays() && h.tally.subscribers > 0 {
+	for h := range t.holders.all() {
+		if sub := h.sub; sub.relays() && h.tally.subscribers > 0 {
 			a.from[sub] = true
 			sub.asks = append(sub.asks, &pb.RosterWanted{Ask: s.asked, Service: of, Most: uint32(most)})
 			sub.stir()

@@ -1,7 +1,9 @@
 package views
 
 import (
+	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -11,21 +13,23 @@ import (
 	"github.com/fairlead-platform/fairlead/view"
 )
 
-// stirLocked has the sender look at a service.
-func (sub *subscriber) stirLocked(service string, h *holding, urgent bool, now time.Duration) {
+// queueLocked has a service looked at by its subscriber's sender, which is to be
+// stirred where it says so.
+func (h *holding) queueLocked(urgent bool, now time.Duration) bool {
 	if h.hurries || h.waits && !urgent {
-		return
+		return false
 	}
-	if sub.idle && sub.stirred == 0 {
+	sub := h.sub
+	if sub.welcomed && sub.stirred == 0 && sub.sending.Load() == 0 && !sub.waitsLocked() {
 		sub.stirred = now
 	}
 	if h.waits = true; urgent {
 		h.hurries = true
-		sub.urgent = append(sub.urgent, service) // its place in rest is passed over
+		sub.urgent = append(sub.urgent, h) // its place in rest is passed over
 	} else {
-		sub.rest = append(sub.rest, service)
+		sub.rest = append(sub.rest, h)
 	}
-	sub.stir()
+	return true
 }
 
 func (sub *subscriber) stir() {
@@ -40,26 +44,31 @@ func (sub *subscriber) send() error {
 	if sub.ctx.Err() != nil { // refused before it was welcome
 		return sub.lastWord()
 	}
-	beat := time.NewTimer(sub.s.cfg.Beat)
+	defer context.AfterFunc(sub.ctx, sub.stir)()
+	var beats atomic.Bool
+	beat := time.AfterFunc(sub.s.cfg.Beat, func() {
+		beats.Store(true)
+		sub.stir()
+	})
 	defer beat.Stop()
 	for {
-		sent, err := sub.sendNext()
+		more, err := sub.sendNext()
 		if err != nil {
 			return err
 		}
-		if sent {
+		if more {
 			continue
 		}
-		select { // there may be something to send, it is time for a beat, or the end
-		case <-sub.wake:
-		case <-beat.C:
+		<-sub.wake // there may be something to send, it is time for a beat, or the end
+		if sub.ctx.Err() != nil {
+			return sub.lastWord()
+		}
+		if beats.Swap(false) {
 			m, next := sub.s.beat(sub)
 			if err := sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Beat{Beat: m}}); err != nil {
 				return err
 			}
 			beat.Reset(next)
-		case <-sub.ctx.Done():
-			return sub.lastWord()
 		}
 	}
 }
@@ -132,44 +141,55 @@ func (sub *subscriber) lastWord() error {
 	return sub.stream.Send(&pb.SubscribeResponse{Message: &pb.SubscribeResponse_Refusal{Refusal: sub.refusal}})
 }
 
-// sendNext sends one message, if there is one.
-func (sub *subscriber) sendNext() (sent bool, err error) {
+// sendNext sends one message, if there is one, and says whether there are more.
+func (sub *subscriber) sendNext() (more bool, err error) {
 	if sub.ctx.Err() != nil {
 		return false, nil
 	}
-	f, other := sub.s.next(sub)
-	if other != nil {
-		return true, sub.stream.Send(other)
-	}
-	if f == nil {
+	f, other, more := sub.s.next(sub)
+	switch {
+	case other != nil:
+		return more, sub.stream.Send(other)
+	case f == nil:
 		return false, nil
 	}
 	m, err := f.encoded(sub.stream)
-	if err != nil {
-		return false, err
+	if err == nil {
+		err = sub.stream.SendMsg(m)
 	}
-	return true, sub.stream.SendMsg(m)
+	sub.sending.Store(0)
+	return more, err
 }
 
 // refusedAtOnce bounds one message.
 const refusedAtOnce = 2000
 
-// next is what there is to send: answers to what it asked, or a change.
-func (s *Server) next(sub *subscriber) (f *frame, other *pb.SubscribeResponse) {
+// next is what there is to send: answers to what it asked, or a change; and
+// whether there may be more.
+func (s *Server) next(sub *subscriber) (f *frame, other *pb.SubscribeResponse, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if other = s.otherLocked(sub); other != nil {
+		return nil, other, true
+	}
+	f = s.takeLocked(sub)
+	return f, nil, sub.waitsLocked()
+}
+
+// otherLocked is what goes before changes; nil is nothing.
+func (s *Server) otherLocked(sub *subscriber) *pb.SubscribeResponse {
 	if m := s.newsLocked(sub); m != nil {
-		return nil, m
+		return m
 	}
 	if refused := sub.takeRefused(); refused != nil {
-		return nil, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Refused{Refused: &pb.SubscriptionsRefused{Services: refused}}}
+		return &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Refused{Refused: &pb.SubscriptionsRefused{Services: refused}}}
 	}
 	if len(sub.asks) > 0 {
 		wanted := sub.asks[0]
 		sub.asks = sub.asks[1:]
-		return nil, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_RosterWanted{RosterWanted: wanted}}
+		return &pb.SubscribeResponse{Message: &pb.SubscribeResponse_RosterWanted{RosterWanted: wanted}}
 	}
-	return s.takeLocked(sub), nil
+	return nil
 }
 
 // takeRefused is called with the lock held.
@@ -194,22 +214,21 @@ func (s *Server) take(sub *subscriber) *frame {
 
 func (s *Server) takeLocked(sub *subscriber) *frame {
 	now := s.now()
-	if sub.idle && sub.stirred > 0 {
+	if sub.stirred > 0 {
 		s.delays.Add(now-sub.stirred, 1)
 	}
-	sub.idle, sub.stirred, sub.sending = false, 0, 0
-	for sub.epoch == s.epoch { // otherwise it is to be welcomed anew first
-		name, urgent, ok := sub.popLocked()
-		if !ok {
-			sub.idle = true
+	sub.stirred = 0
+	for sub.open && sub.epoch == s.epoch { // otherwise it is to be welcomed anew first
+		h, urgent := sub.popLocked()
+		if h == nil {
 			return nil
 		}
-		h, t := sub.holds[name], s.topics[name]
-		if h == nil || h.hurries && !urgent { // dropped meanwhile, or sent as urgent
+		if h.dropped || h.hurries && !urgent { // no longer wanted, or sent as urgent
 			continue
 		}
+		t := h.topic
 		h.waits, h.hurries = false, false
-		if t == nil || t.newest == nil || h.barred || h.version == t.newest.Version && h.digest == t.digest {
+		if t.newest == nil || h.barred || h.version == t.newest.Version && h.digest == t.digest {
 			continue
 		}
 		base := h.sent
@@ -222,20 +241,23 @@ func (s *Server) takeLocked(sub *subscriber) *frame {
 		f := t.frame(base, h.digest, s.epoch)
 		sub.claims = false
 		h.sent, h.version, h.digest = t.newest, t.newest.Version, t.digest
-		sub.sending = now
+		sub.sending.Store(int64(max(now, 1)))
 		return f
 	}
 	return nil
 }
 
-func (sub *subscriber) popLocked() (name string, urgent, ok bool) {
+// waitsLocked says that there may be a change to send.
+func (sub *subscriber) waitsLocked() bool { return len(sub.urgent)+len(sub.rest) > 0 }
+
+// popLocked is what to look at next; nil is nothing.
+func (sub *subscriber) popLocked() (h *holding, urgent bool) {
 	switch {
 	case len(sub.urgent) > 0:
-		name, sub.urgent = sub.urgent[0], sub.urgent[1:]
-		return name, true, true
+		h, sub.urgent = sub.urgent[0], sub.urgent[1:]
+		return h, true
 	case len(sub.rest) > 0:
-		name, sub.rest = sub.rest[0], sub.rest[1:]
-		return name, false, true
+		h, sub.rest = sub.rest[0], sub.rest[1:]
 	}
-	return "", false, false
+	return h, false
 }

@@ -75,9 +75,9 @@ type Server struct {
 	leads       bool
 	epoch       view.Epoch
 	region      string
-	topics      map[string]*topic              // :: service → its views
-	subscribers map[string]*subscriber         // :: key → its newest stream, open or not
-	sessions    map[string]map[string]struct{} // :: role/name → keys of its processes
+	topics      map[string]*topic      // :: service → its views
+	subscribers map[string]*subscriber // :: key → its newest stream, open or not
+	gone        map[string][]string    // :: role/name → keys of those that left
 	forgot      time.Time
 	open        int                    // streams
 	relaysOpen  int                    // of them
@@ -111,7 +111,7 @@ func New(cfg Config) *Server {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{cfg: cfg, relays: map[string]*subscriber{}, topics: map[string]*topic{}, subscribers: map[string]*subscriber{}, sessions: map[string]map[string]struct{}{}, asks: map[uint64]*ask{}, began: cfg.Clock()}
+	s := &Server{cfg: cfg, relays: map[string]*subscriber{}, topics: map[string]*topic{}, subscribers: map[string]*subscriber{}, gone: map[string][]string{}, asks: map[uint64]*ask{}, began: cfg.Clock()}
 	if !cfg.Unlimited {
 		s.gate.rule = admission.New(admission.Floor)
 	}
@@ -170,16 +170,22 @@ func (s *Server) currentLocked(e view.Epoch) bool {
 // What is not of the present epoch, or lower than before, is ignored. The view
 // is not to be changed afterwards.
 func (s *Server) Publish(v *view.Service, nature view.Nature) {
-	digest := v.Digest()
+	for _, sub := range s.publish(v, v.Digest(), nature) { // without the lock, which all who are woken take
+		sub.stir()
+	}
+}
+
+// publish returns who has something to send now.
+func (s *Server) publish(v *view.Service, digest view.Digest, nature view.Nature) (stirred []*subscriber) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.currentLocked(v.Epoch) {
-		return
+		return nil
 	}
 	t := s.topicLocked(v.Name)
 	if t.newest != nil && v.Version.Against(t.newest.Version) != view.Newer {
 		s.cfg.Log.Warn("a view that is no newer was published", "service", v.Name, "published", v.Version, "newest", t.newest.Version)
-		return
+		return nil
 	}
 	admits := t.newest == nil || !slices.Equal(t.newest.Callers, v.Callers)
 	t.publish(v, digest, nature)
@@ -189,9 +195,13 @@ func (s *Server) Publish(v *view.Service, nature view.Nature) {
 	now := s.now()
 	t.at = now
 	t.ledger.Publish(budget.NumberOf(v.Version), nature, t.callers, now)
-	for sub, h := range t.subscribers {
-		sub.stirLocked(v.Name, h, nature.Urgent(), now)
+	stirred = make([]*subscriber, 0, t.holders.count)
+	for h := range t.holders.all() {
+		if h.queueLocked(nature.Urgent(), now) {
+			stirred = append(stirred, h.sub)
+		}
 	}
+	return stirred
 }
 
 // Forget drops the views of a service that is no more. Who holds it keeps it.
@@ -234,7 +244,7 @@ func (s *Server) End() {
 	}
 	clear(s.topics)
 	clear(s.subscribers)
-	clear(s.sessions)
+	clear(s.gone)
 }
 
 // retireLocked counts on what was measured of a service that is dropped.
@@ -247,7 +257,7 @@ func (s *Server) retireLocked(t *topic) {
 func (s *Server) topicLocked(service string) *topic {
 	t := s.topics[service]
 	if t == nil {
-		t = &topic{frames: map[frameKey]*frame{}, subscribers: map[*subscriber]*holding{}, barred: map[*subscriber]struct{}{}}
+		t = &topic{frames: map[frameKey]*frame{}, barred: map[*subscriber]struct{}{}}
 		s.topics[service] = t
 	}
 	return t
@@ -255,7 +265,7 @@ func (s *Server) topicLocked(service string) *topic {
 
 // dropLocked forgets a topic that has neither a view nor subscribers.
 func (s *Server) dropLocked(service string, t *topic) {
-	if t.newest == nil && len(t.subscribers) == 0 {
+	if t.newest == nil && t.holders.count == 0 {
 		delete(s.topics, service)
 	}
 }

@@ -2,6 +2,7 @@ package views
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -158,5 +159,32 @@ func TestBeatsAreFewerWhereThereAreManySubscribersAndOnlyForWhoKnows(t *testing.
 		if m, next := s.beat(old); next != time.Second || m.GetNextMs() != 0 {
 			t.Errorf("of %d, to one that does not know: after %s, and %d ms are told", c.open, next, m.GetNextMs())
 		}
+	}
+}
+
+func TestWhoCameTogetherIsToldTogetherAndWhoLeftIsNotTold(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	s.Publish(published("a", 1, 3), view.Adds)
+	var all []*subscriber
+	for i := range 6 {
+		all = append(all, entered(s, fmt.Sprint(i), &view.Service{Name: "a"}))
+	}
+	for _, sub := range all {
+		s.take(sub)
+	}
+	s.leave(all[0])
+	s.leave(all[3])
+	s.leave(all[5])
+	all = append(all, entered(s, "6", &view.Service{Name: "a"}))
+	s.take(all[6])
+	two := published("a", 2, 4)
+	want := []*subscriber{all[1], all[2], all[4], all[6]}
+	if got := s.publish(two, two.Digest(), view.Adds); !slices.Equal(got, want) {
+		t.Errorf("%d are told, in another order", len(got))
+	}
+	three := published("a", 3, 5)
+	if got := s.publish(three, three.Digest(), view.Adds); len(got) != 0 {
+		t.Errorf("%d are woken again before they looked", len(got))
 	}
 }

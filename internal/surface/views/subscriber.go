@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -44,8 +46,8 @@ type subscriber struct {
 	left    bool
 	heard   time.Time
 	holds   map[string]*holding // :: service → what is held of it
-	urgent  []string            // services of which there may be something to send
-	rest    []string
+	urgent  []*holding          // services of which there may be something to send
+	rest    []*holding
 	refused []*pb.RefusedRoute
 
 	welcomed bool               // under epoch
@@ -53,9 +55,8 @@ type subscriber struct {
 	claims   bool               // it said that it holds nothing, and was sent nothing yet
 	state    *pb.RelayState     // of a relay; nil until it is said
 	asks     []*pb.RosterWanted // of a relay
-	idle     bool               // its sender has nothing to send
-	stirred  time.Duration      // when it was given something while idle; 0 is not
-	sending  time.Duration      // since when it sends a view; 0 is not
+	stirred  time.Duration      // when it was given something while it had nothing to send; 0 is not
+	sending  atomic.Int64       // since when it sends a view, as a time.Duration; 0 is not
 
 	once    sync.Once
 	refusal *pb.FollowRefusal // why it was ended from here, written before cancel
@@ -63,6 +64,13 @@ type subscriber struct {
 
 // holding is what a subscriber holds of one service.
 type holding struct {
+	sub   *subscriber
+	topic *topic
+
+	listed        bool // among the topic's holders, between these two
+	before, after *holding
+	dropped       bool // no longer wanted
+
 	version view.Version // as it said, or as was sent since
 	digest  view.Digest
 	sent    *view.Service // nil: what it holds is only known by what it said
@@ -224,23 +232,17 @@ func (sub *subscriber) who() string { return sub.role + "/" + sub.name }
 // replaceLocked enters a subscriber in the place of those of its name that left:
 // whoever starts again and again under new sessions is remembered once.
 func (s *Server) replaceLocked(sub *subscriber) {
-	for key := range s.sessions[sub.who()] {
-		if !s.subscribers[key].open {
-			s.eraseLocked(key)
-		}
+	for _, key := range s.gone[sub.who()] {
+		s.eraseLocked(key)
 	}
-	if s.sessions[sub.who()] == nil {
-		s.sessions[sub.who()] = map[string]struct{}{}
-	}
-	s.sessions[sub.who()][sub.key()] = struct{}{}
+	delete(s.gone, sub.who())
 	s.subscribers[sub.key()] = sub
 }
 
+// eraseLocked forgets one that left, unless it came back.
 func (s *Server) eraseLocked(key string) {
-	who := s.subscribers[key].who()
-	delete(s.subscribers, key)
-	if delete(s.sessions[who], key); len(s.sessions[who]) == 0 {
-		delete(s.sessions, who)
+	if sub := s.subscribers[key]; sub != nil && !sub.open {
+		delete(s.subscribers, key)
 	}
 }
 
@@ -250,6 +252,7 @@ func (s *Server) leave(sub *subscriber) {
 	defer s.mu.Unlock()
 	if sub.left = true; sub.open {
 		s.releaseLocked(sub)
+		s.gone[sub.who()] = append(s.gone[sub.who()], sub.key())
 		s.cfg.Log.Info("a subscriber is no longer connected", "role", sub.role, "name", sub.name)
 	}
 }
@@ -257,7 +260,7 @@ func (s *Server) leave(sub *subscriber) {
 // releaseLocked has nothing more sent to a subscriber.
 func (s *Server) releaseLocked(sub *subscriber) {
 	sub.open, sub.urgent, sub.rest, sub.refused, sub.asks = false, nil, nil, nil, nil
-	sub.stirred, sub.sending = 0, 0
+	sub.stirred = 0
 	s.open--
 	if sub.relays() {
 		s.relaysOpen--
@@ -269,22 +272,21 @@ func (s *Server) releaseLocked(sub *subscriber) {
 	s.unaskLocked(sub)
 	for name, h := range sub.holds {
 		h.sent = nil
-		s.unlistLocked(sub, name)
+		s.unlistLocked(name, h)
 	}
 }
 
 // unlistLocked has nothing more sent of a service. Who leaves owes nothing.
-func (s *Server) unlistLocked(sub *subscriber, service string) {
-	t := s.topics[service]
-	if t == nil {
-		return
+func (s *Server) unlistLocked(service string, h *holding) {
+	t := h.topic
+	if h.listed {
+		h.sub.leaveLocked(t, h)
 	}
-	if h := t.subscribers[sub]; h != nil {
-		sub.leaveLocked(t, h)
+	t.holders.remove(h)
+	delete(t.barred, h.sub)
+	if s.topics[service] == t {
+		s.dropLocked(service, t)
 	}
-	delete(t.subscribers, sub)
-	delete(t.barred, sub)
-	s.dropLocked(service, t)
 }
 
 // remembered is for how long it is known what a subscriber held that left.
@@ -304,6 +306,11 @@ func (s *Server) forgetLocked(now time.Time) {
 			s.eraseLocked(key)
 		}
 	}
+	for who, keys := range s.gone {
+		if s.gone[who] = slices.DeleteFunc(keys, func(key string) bool { return s.subscribers[key] == nil }); len(s.gone[who]) == 0 {
+			delete(s.gone, who)
+		}
+	}
 }
 
 // obey takes in one message of a stream that is open.
@@ -314,12 +321,13 @@ func (s *Server) obey(sub *subscriber, m *pb.SubscribeRequest) error {
 		return nil
 	}
 	sub.heard = s.cfg.Clock()
+	now := sub.heard.Sub(s.began)
 	switch m := m.GetMessage().(type) {
 	case *pb.SubscribeRequest_Edit:
 		return s.editLocked(sub, m.Edit)
 	case *pb.SubscribeRequest_Applied:
 		for _, a := range m.Applied.GetViews() {
-			s.appliedLocked(sub, a)
+			s.appliedLocked(sub, a, now)
 		}
 	case *pb.SubscribeRequest_Tally:
 		return s.tallyLocked(sub, m.Tally)
@@ -335,8 +343,9 @@ func (s *Server) obey(sub *subscriber, m *pb.SubscribeRequest) error {
 
 func (s *Server) editLocked(sub *subscriber, e *pb.SubscriptionEdit) error {
 	for _, name := range e.GetDrop() {
-		if sub.holds[name] != nil {
-			s.unlistLocked(sub, name)
+		if h := sub.holds[name]; h != nil {
+			s.unlistLocked(name, h)
+			h.dropped = true
 			delete(sub.holds, name)
 		}
 	}
@@ -376,32 +385,40 @@ func (s *Server) mayLocked(sub *subscriber, service string) string {
 }
 
 func (s *Server) addLocked(sub *subscriber, a *pb.Subscription) {
-	h := &holding{version: wire.Version(a.GetHeld().GetVersion())}
 	t := s.topicLocked(a.GetService())
+	h := sub.holds[a.GetService()]
+	if h == nil {
+		h = &holding{sub: sub, topic: t}
+		sub.holds[a.GetService()] = h
+	}
+	h.version, h.sent, h.objection, h.barred = wire.Version(a.GetHeld().GetVersion()), nil, "", false
 	var err error
 	if h.digest, err = view.ParseDigest(a.GetHeld().GetDigest()); err != nil || h.version.Incarnation != s.epoch.Incarnation {
 		h.version = view.Version{} // it holds something that is not known here
 	}
 	h.applied = h.version
-	sub.holds[a.GetService()] = h
 	if !s.admittedLocked(sub, t, a.GetService()) {
 		return
 	}
-	if old := t.subscribers[sub]; old != nil {
-		h.waits, h.hurries, h.owes, h.tally = old.waits, old.hurries, old.owes, old.tally
-	} else {
+	if !h.listed {
 		sub.joinLocked(t, h)
+		t.holders.add(h)
 	}
-	t.subscribers[sub] = h
-	sub.stirLocked(a.GetService(), h, false, s.now())
+	if h.queueLocked(false, s.now()) {
+		sub.stir()
+	}
 }
 
-func (s *Server) appliedLocked(sub *subscriber, a *pb.AppliedView) {
-	h, t := sub.holds[a.GetService()], s.topics[a.GetService()]
+func (s *Server) appliedLocked(sub *subscriber, a *pb.AppliedView, now time.Duration) {
+	h := sub.holds[a.GetService()]
+	if h == nil || h.barred || h.topic.newest == nil {
+		return
+	}
+	t := h.topic
 	v := view.Version{Region: s.region, Incarnation: sub.epoch.Incarnation, Epoch: a.GetEpoch(), Counter: a.GetCounter()}
-	if h == nil || h.barred || t == nil || t.newest == nil || v.Against(t.newest.Version) == view.Newer {
+	if v.Against(t.newest.Version) == view.Newer {
 		return
 	}
 	h.applied, h.objection = v, a.GetObjection()
-	sub.acknowledgeLocked(t, h, budget.NumberOf(v), s.now())
+	sub.acknowledgeLocked(t, h, budget.NumberOf(v), now)
 }

@@ -16,15 +16,15 @@ import (
 // topic is one service's views: the newest, and earlier ones that subscribers
 // may come back with.
 type topic struct {
-	newest      *view.Service
-	digest      view.Digest   // of newest
-	at          time.Duration // when newest was published
-	recent      []retained    // the newest is last
-	frames      map[frameKey]*frame
-	subscribers map[*subscriber]*holding
-	barred      map[*subscriber]struct{} // that hold nothing, by its policy
-	ledger      budget.Ledger
-	callers     int // who routes by it: subscribers, and those of relays
+	newest  *view.Service
+	digest  view.Digest   // of newest
+	at      time.Duration // when newest was published
+	recent  []retained    // the newest is last
+	frames  map[frameKey]*frame
+	holders holders
+	barred  map[*subscriber]struct{} // that hold nothing, by its policy
+	ledger  budget.Ledger
+	callers int // who routes by it: subscribers, and those of relays
 }
 
 type retained struct {
