@@ -37,8 +37,8 @@ func main() {
 		fmt.Println("opened with a view from", got.Source)
 	}
 
-	for ctx.Err() == nil && !picks(r, *service) { // its first view may be from before its deployment
-		time.Sleep(10 * time.Millisecond)
+	if err := r.Await(ctx, *service); err != nil { // it may be started before anything is deployed
+		fmt.Println(err)
 	}
 
 	c := &counts{all: map[string]int{}}
@@ -63,13 +63,6 @@ func main() {
 	if err := r.Close(); err != nil {
 		fmt.Println("cannot close:", err)
 	}
-}
-
-// picks says whether there is an instance to call.
-func picks(r *resolver.Resolver, service string) bool {
-	p, err := r.Pick(service)
-	p.Done(resolver.Unknown)
-	return err == nil
 }
 
 // call is the outcome of one request, in a word.

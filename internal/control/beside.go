@@ -17,6 +17,8 @@ type Lead interface {
 	Commit(ctx context.Context, writes []store.Write) error
 	// Routes that are published, and the sequence of the last change of any.
 	Routes() ([]view.Route, uint64)
+	// RoutesChanged is closed at the next change of any of them.
+	RoutesChanged() <-chan struct{}
 	// Sequence of the store that has been seen.
 	Sequence() uint64
 	// Knows says whether any record of the service is left.
@@ -43,6 +45,9 @@ func (b beside) Commit(ctx context.Context, writes []store.Write) error {
 
 // Routes implements Lead.
 func (b beside) Routes() ([]view.Route, uint64) { return b.t.mirror.fold() }
+
+// RoutesChanged implements Lead.
+func (b beside) RoutesChanged() <-chan struct{} { return b.t.mirror.routesChanged() }
 
 // Sequence implements Lead.
 func (b beside) Sequence() uint64 {

@@ -212,7 +212,8 @@ func (j *job) wanted(s *service.Snapshot, latest string) ([]service.CatalogPart,
 	return parts, s.PlanRoutes(parts, s.Desired.Value.HostsOf()), nil
 }
 
-// routes publishes the plan that finalize will record, and waits for the gateways.
+// routes publishes the plan that finalize will record, and waits for the gateways
+// and for the view.
 func (j *job) routes(ctx context.Context, r *saga.Run) error {
 	s := j.snapshot()
 	parts, plan, err := j.wanted(s, r.Record.Subject)
@@ -226,7 +227,7 @@ func (j *job) routes(ctx context.Context, r *saga.Run) error {
 	if err := j.publish(ctx, r, plan); err != nil {
 		return err
 	}
-	settlement, err := j.settle(ctx, r)
+	settlement, err := j.announce(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -259,7 +260,7 @@ func (j *job) finalize(ctx context.Context, r *saga.Run) error {
 		if err := j.publish(ctx, r, plan); err != nil {
 			return err
 		}
-		if _, err := j.settle(ctx, r); err != nil {
+		if _, err := j.announce(ctx, r); err != nil {
 			return err
 		}
 		s = j.snapshot()

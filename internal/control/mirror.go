@@ -27,6 +27,7 @@ type mirror struct {
 	odd      map[store.Key]string                    // :: record that is no service's and cannot be read → problem
 	dirty    map[string]bool                         // :: service name → changed since last taken
 	changed  chan struct{}                           // closed by the next commit
+	rerouted chan struct{}                           // closed by the next that touches routes
 	waiting  map[string]chan struct{}                // :: service name → closed by its next change
 }
 
@@ -40,6 +41,7 @@ func newMirror(digestKey string) *mirror {
 		odd:       map[store.Key]string{},
 		dirty:     map[string]bool{},
 		changed:   make(chan struct{}),
+		rerouted:  make(chan struct{}),
 		waiting:   map[string]chan struct{}{},
 	}
 }
@@ -58,7 +60,8 @@ func (m *mirror) load(documents []store.Document, sequence uint64) {
 	for _, d := range documents {
 		e.put(d)
 	}
-	m.sequence, m.routesAt = sequence, sequence
+	m.sequence = sequence
+	m.routesLocked(sequence)
 	m.doneLocked(e)
 }
 
@@ -81,10 +84,25 @@ func (m *mirror) absorb(c store.Commit) (routes, members, hosts bool) {
 	}
 	m.sequence = c.Sequence
 	if routes {
-		m.routesAt = c.Sequence
+		m.routesLocked(c.Sequence)
 	}
 	m.doneLocked(e)
 	return routes, members, hosts
+}
+
+// routesLocked notes that routes may be others from a sequence on. Who is woken
+// reads them once the mirror is let go.
+func (m *mirror) routesLocked(sequence uint64) {
+	m.routesAt = sequence
+	close(m.rerouted)
+	m.rerouted = make(chan struct{})
+}
+
+// routesChanged is closed by the next commit that touches routes.
+func (m *mirror) routesChanged() <-chan struct{} {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.rerouted
 }
 
 func (m *mirror) doneLocked(e *edit) {

@@ -70,6 +70,25 @@ func (j *job) settle(ctx context.Context, r *saga.Run) (service.Settlement, erro
 	return last, err
 }
 
+// announce settles, and waits until callers who pick by views are sent to what
+// the routes name: who comes after that is told of it.
+func (j *job) announce(ctx context.Context, r *saga.Run) (service.Settlement, error) {
+	settlement, err := j.settle(ctx, r)
+	if err != nil {
+		return settlement, err
+	}
+	why := ""
+	err = j.await(ctx, r, publishWait, func() (bool, time.Duration, error) {
+		var follows bool
+		why, follows = j.c.cfg.Callers.Follows(j.service, j.snapshot().Routes.Version)
+		return follows, announceLook, nil
+	})
+	if errors.Is(err, errDeadline) {
+		return settlement, fmt.Errorf("the view that holds what the routes name was not published within %s: %s", publishWait, why)
+	}
+	return settlement, err
+}
+
 func refusals(m map[string]string) string {
 	var out []string
 	for gateway, why := range m {

@@ -141,7 +141,7 @@ func (j *job) publishTraffic(ctx context.Context, r *saga.Run) error {
 	if err := j.publish(ctx, r, plan); err != nil {
 		return err
 	}
-	settlement, err := j.settle(ctx, r)
+	settlement, err := j.announce(ctx, r)
 	if err != nil {
 		return err
 	}

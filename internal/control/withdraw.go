@@ -10,6 +10,9 @@ import (
 
 // Callers is the port to who picks instances by views, gateways among them.
 type Callers interface {
+	// Follows says that the published view of a service is by the routes of a
+	// commit, or of a later one; or why it is not yet.
+	Follows(service string, commit uint64) (why string, follows bool)
 	// Withdraw says that instances leave by plan: views are to name them no more.
 	Withdraw(service string, instances []string)
 	// Withdrawn says that no view names them, and that every caller that is heard
@@ -19,6 +22,8 @@ type Callers interface {
 
 // nobodyCalls is the port where nobody picks by views.
 type nobodyCalls struct{}
+
+func (nobodyCalls) Follows(string, uint64) (string, bool) { return "", true }
 
 func (nobodyCalls) Withdraw(string, []string) {}
 

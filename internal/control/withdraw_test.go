@@ -16,6 +16,13 @@ type pickers struct {
 	mu   sync.Mutex
 	told []string // instances, in order
 	done bool
+	away bool // no view is published
+}
+
+func (p *pickers) Follows(string, uint64) (string, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return "the discovery plane has not begun yet", !p.away
 }
 
 func (p *pickers) Withdraw(_ string, instances []string) {
@@ -31,6 +38,12 @@ func (p *pickers) Withdrawn(_ string, instances []string) ([]string, bool) {
 		return nil, false
 	}
 	return []string{"service/web"}, p.done
+}
+
+func (p *pickers) stayAway(yes bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = yes
 }
 
 func (p *pickers) let(done bool) {

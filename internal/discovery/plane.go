@@ -41,6 +41,8 @@ type Lead interface {
 	Commit(ctx context.Context, writes []store.Write) error
 	// Routes that are published, and the sequence of the last change of any.
 	Routes() ([]view.Route, uint64)
+	// RoutesChanged is closed at the next change of any of them; nil is never.
+	RoutesChanged() <-chan struct{}
 	// Sequence of the store that has been seen.
 	Sequence() uint64
 	// Knows says whether any record of the service is left.
@@ -167,8 +169,13 @@ const window = 50 * time.Millisecond
 func (t *term) run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
-	changed := t.p.cfg.Hosts.Changed()
+	changed, rerouted := t.p.cfg.Hosts.Changed(), t.lead.RoutesChanged()
 	var gathered <-chan time.Time // nil: nothing happened
+	gather := func() {
+		if gathered == nil {
+			gathered = time.After(window)
+		}
+	}
 	for {
 		select { // the end of the term, or of a second, or something between two
 		case <-ctx.Done():
@@ -177,13 +184,12 @@ func (t *term) run(ctx context.Context) {
 			t.second(ctx)
 		case <-changed:
 			changed = t.p.cfg.Hosts.Changed()
-			if gathered == nil {
-				gathered = time.After(window)
-			}
+			gather()
+		case <-rerouted:
+			rerouted = t.lead.RoutesChanged()
+			gather()
 		case <-t.hurried:
-			if gathered == nil {
-				gathered = time.After(window)
-			}
+			gather()
 		case <-gathered:
 			gathered = nil
 			t.between(ctx)

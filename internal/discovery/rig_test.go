@@ -159,6 +159,8 @@ func (l *lead) Routes() ([]view.Route, uint64) {
 	return []view.Route{{Service: "s", Splits: []view.Split{{Revision: "s-00001", Percent: 100, Group: "s-00001", Allowed: []string{"s-00001"}}}}}, 1
 }
 
+func (l *lead) RoutesChanged() <-chan struct{} { return nil }
+
 func (l *lead) Sequence() uint64 {
 	_, at, err := l.store.List(context.Background(), service.KindContract)
 	if err != nil {

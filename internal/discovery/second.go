@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/evaluate"
@@ -86,12 +87,18 @@ func (t *term) routes() {
 		if routed[r.Service] = true; !t.known[r.Service] {
 			t.contract(r.Service)
 		}
+		if was, is := t.routed[r.Service]; is && service.SamePlan(was, r) {
+			continue
+		}
+		t.routed[r.Service], t.turning[r.Service] = r, true
 		t.eval.SetRoute(r)
 	}
+	maps.DeleteFunc(t.routed, func(name string, _ view.Route) bool { return !routed[name] })
 	for name := range t.known {
 		if !routed[name] && len(t.reg.Of(name)) == 0 {
 			t.eval.Forget(name)
 			t.p.cfg.Views.Forget(name)
+			delete(t.turning, name)
 			delete(t.known, name)
 			delete(t.alarms, name)
 			t.rest.Done(name)
@@ -130,10 +137,11 @@ func (t *term) record(x evaluate.Transition, at time.Time) []Record {
 }
 
 // between is what is not left to the next second: instances that ended by the
-// word of who ran them, which no evidence says more about, and instances whose
-// port is closed.
+// word of who ran them, which no evidence says more about, instances whose
+// port is closed, and routes that are others.
 func (t *term) between(ctx context.Context) {
 	t.mu.Lock()
+	t.routes()
 	left := append(t.takeEnded(), t.takeRefused()...)
 	t.mu.Unlock()
 	if len(left) > 0 {
@@ -161,11 +169,15 @@ func (t *term) takeRefused() (out []Record) {
 
 // publish hands over the views of what changed: what takes traffic from trouble
 // at once, and the rest at a second's turn, once it has waited for the window.
+// What a service's routes turn to is not waited with, unless there is more to
+// send than can be sent: somebody waits for it.
 func (t *term) publish(turn bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	now, window := time.Since(t.began), t.tempo.Window()
-	due := func(name string) bool { return turn && t.rest.Due(name, now, window) }
+	due := func(name string) bool {
+		return turn && t.rest.Due(name, now, window) || t.turning[name] && !t.eval.Sheds
+	}
 	for _, name := range t.rest.Waiting() {
 		if due(name) {
 			t.eval.Touch(name)
@@ -181,6 +193,7 @@ func (t *term) publish(turn bool) {
 			t.rest.Wait(name, now)
 		} else {
 			t.rest.Done(name)
+			delete(t.turning, name)
 		}
 		t.watch(name, p)
 	}

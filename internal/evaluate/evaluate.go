@@ -88,10 +88,12 @@ func (e *Evaluator) SetService(name string, c eligibility.Contract, g view.Guard
 	e.touched[name] = true
 }
 
-// SetRoute sets which revisions a service's view holds.
+// SetRoute sets which revisions a service's view holds. Before it was called
+// nothing is published of the service: that it is routed nowhere yet says not
+// that it has no instances by intent.
 func (e *Evaluator) SetRoute(r view.Route) {
 	s := e.service(r.Service)
-	s.route, s.rerouted = r, true
+	s.route, s.routed, s.rerouted = r, true, true
 	e.touched[r.Service] = true
 }
 

@@ -43,7 +43,7 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 			out.View, out.Changed, out.Nature = target, true, view.Adds
 		}
 		return out
-	case s.published == nil && len(target.Endpoints) == 0 && !target.Deleted && !target.Empty:
+	case s.published == nil && len(target.Endpoints) == 0 && !target.Deleted && (!target.Empty || !s.routed):
 		return out // nothing is known yet, which is no view
 	}
 	if s.published != nil {
@@ -151,6 +151,7 @@ type service struct {
 	terms     *eligibility.Terms
 	assembler view.Assembler
 	route     view.Route
+	routed    bool          // the route was set: it is the plane's word
 	callers   []string      // that its policy allows; none is everyone
 	instances []*instance   // by identity, once gathered
 	members   []view.Member // likewise
