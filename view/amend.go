@@ -75,11 +75,11 @@ func (a *Assembler) Amend(members []Member, changed []int32) (Assembly, bool) {
 	if r == nil || r.shared || len(r.of) != len(members) || a.Policy.Mode == HoldForPerson || !a.recount(r, members, changed) {
 		return Assembly{}, false
 	}
+	out, counted, in := Assembly{amended: r.view.Endpoints}, 0, 0
 	if len(changed) > 0 {
-		r.view = r.next(members, changed)
+		r.view, out.places = r.next(members, changed)
 	}
-	a.made = r
-	out, counted, in := Assembly{View: *r.view}, 0, 0
+	a.made, out.View = r, *r.view
 	for i := range r.gathered {
 		g := &r.gathered[i]
 		counted, in = counted+g.Counted, in+g.In
@@ -91,8 +91,8 @@ func (a *Assembler) Amend(members []Member, changed []int32) (Assembly, bool) {
 	return out, true
 }
 
-// next is the view after the one that was made last.
-func (r *arrangement) next(members []Member, changed []int32) *Service {
+// next is the view after the one that was made last, and where it may be otherwise.
+func (r *arrangement) next(members []Member, changed []int32) (_ *Service, places []int32) {
 	v := *r.view
 	v.Endpoints, v.Marks = slices.Clone(v.Endpoints), slices.Clone(v.Marks)
 	for i := range r.gathered {
@@ -101,9 +101,11 @@ func (r *arrangement) next(members []Member, changed []int32) *Service {
 	for _, i := range changed {
 		if r.at[i] != absent {
 			v.Endpoints[r.at[i]] = r.endpoint(&members[i], i)
+			places = append(places, r.at[i])
 		}
 	}
-	return &v
+	slices.Sort(places)
+	return &v, slices.Compact(places)
 }
 
 // keep is what the next view is made from.

@@ -3,9 +3,11 @@ package view
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"pgregory.net/rapid"
 )
 
@@ -28,6 +30,7 @@ func TestAnAmendedViewIsTheOneThatWouldHaveBeenAssembled(t *testing.T) {
 			}
 		}
 		quick, whole := Assembler{Policy: policy}, Assembler{Policy: policy}
+		var before *Service
 		for range rapid.IntRange(1, 12).Draw(t, "views") {
 			var changed []int32
 			for i := range members {
@@ -42,8 +45,15 @@ func TestAnAmendedViewIsTheOneThatWouldHaveBeenAssembled(t *testing.T) {
 			} else if len(changed) > 0 {
 				amended++
 			}
-			if d := cmp.Diff(whole.Assemble(r, members), got); d != "" {
+			if d := cmp.Diff(whole.Assemble(r, members), got, cmpopts.IgnoreUnexported(Assembly{})); d != "" {
 				t.Fatalf("assembled and amended (%t):\n%s", ok, d)
+			}
+			short, long := got.From(before), Between(before, &got.View)
+			if !slices.EqualFunc(short.pairs, long.pairs, func(a, b pair) bool { return a == b }) {
+				t.Fatalf("amended (%t): it tells %d endpoints that are otherwise, and %d are", ok, len(short.pairs), len(long.pairs))
+			}
+			if rapid.IntRange(0, 3).Draw(t, "published") > 0 {
+				before = &got.View
 			}
 		}
 	})

@@ -28,6 +28,9 @@ type Assembly struct {
 	// Lost says that no counted instance of the service is in rotation by its
 	// verdict, and none left by plan: the gravest alarm.
 	Lost bool
+
+	amended []Endpoint // of the view before; nil where all was assembled
+	places  []int32    // of endpoints that may be otherwise than there
 }
 
 // Assembler makes the views of one service, one after the other. It remembers

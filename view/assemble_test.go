@@ -323,7 +323,8 @@ func TestTroubleIsUrgentAndARemovalByPlanNeverPassesAnAddition(t *testing.T) {
 }
 
 func urgentOf(published, target *Service, planned Planned) (*Service, bool) {
-	t := TroubleOf(published, target, planned)
+	w := Between(published, target)
+	t := w.Trouble(planned)
 	return t.View(), t.Any()
 }
 

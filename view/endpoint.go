@@ -146,24 +146,8 @@ func (s *Service) Digest() Digest {
 // Seal computes the sum: by what differs from old, where that has one. The
 // content must not change after it.
 func (s *Service) Seal(old *Service) {
-	if old == nil || old.Sum == (Digest{}) {
-		s.Sum = Digest{}
-		s.Sum = s.Digest()
-		return
-	}
-	d := old.Sum
-	if s.Name != old.Name || s.Deleted != old.Deleted || s.Empty != old.Empty || !slices.Equal(s.Marks, old.Marks) {
-		d = d.sub(old.rest()).add(s.rest())
-	}
-	for was, is := range differing(old.Endpoints, s.Endpoints) {
-		if was != nil {
-			d = d.sub(was.digest())
-		}
-		if is != nil {
-			d = d.add(is.digest())
-		}
-	}
-	s.Sum = d
+	w := Between(old, s)
+	w.Seal()
 }
 
 // differing goes through what is not the same in both: nil where one of them

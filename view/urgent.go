@@ -17,21 +17,6 @@ type Trouble struct {
 	tripped           bool
 }
 
-// TroubleOf finds what is urgent on the way from published to target.
-func TroubleOf(published, target *Service, planned Planned) Trouble {
-	t := Trouble{published: published, target: target, tripped: newlyTripped(published.Marks, target.Marks)}
-	for was, is := range differing(published.Endpoints, target.Endpoints) {
-		switch {
-		case was == nil:
-		case is == nil && was.In() && !planned(was.ID):
-			t.gone = append(t.gone, was.ID)
-		case is != nil && lowered(was, is):
-			t.lowered = append(t.lowered, *is)
-		}
-	}
-	return t
-}
-
 // Any says that something is urgent.
 func (t *Trouble) Any() bool { return t.tripped || len(t.gone)+len(t.lowered) > 0 }
 

@@ -121,9 +121,10 @@ func (p *publisher) publish(turn bool) {
 		old, next := p.published[name], *p.target[name]
 		nature := view.Adds
 		if old != nil {
-			nature = view.NatureOf(old, &next, planned)
+			way := view.Between(old, &next)
+			nature = way.Nature(planned)
 			if !due(name) {
-				trouble := view.TroubleOf(old, &next, planned)
+				trouble := way.Trouble(planned)
 				if !trouble.Any() {
 					p.rest.Wait(name, now)
 					continue

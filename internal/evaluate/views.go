@@ -33,7 +33,8 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	}
 	out := Published{Assembly: s.assemble()}
 	target := &out.Assembly.View
-	target.Seal(s.published)
+	way := out.Assembly.From(s.published)
+	way.Seal()
 	switch {
 	case s.published != nil && s.published.Sum == target.Sum && slices.Equal(s.published.Callers, s.callers):
 		s.waiting = nil
@@ -47,9 +48,9 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 		return out // nothing is known yet, which is no view
 	}
 	if s.published != nil {
-		left := view.Left(s.published, target)
+		left := way.Left()
 		if !all && !s.overtaken(left) {
-			trouble := view.TroubleOf(s.published, target, s.planned)
+			trouble := way.Trouble(s.planned)
 			urgent := trouble.View()
 			urgent.Seal(s.published)
 			if out.Rest = urgent.Sum != target.Sum && (urgent.InRotation() > 0 || target.InRotation() == 0) ||
@@ -62,7 +63,7 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 				out.View = s.published
 				return out
 			default:
-				target = urgent
+				target, way = urgent, view.Between(s.published, urgent)
 			}
 			target.Shed = out.Rest && e.Sheds
 		}
@@ -71,7 +72,7 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 		s.waiting = nil
 	}
 	target.Callers = s.callers
-	out.Nature = view.NatureOf(s.published, target, s.planned)
+	out.Nature = way.Nature(s.planned)
 	e.issue(s, target)
 	out.View, out.Changed = target, true
 	return out
