@@ -39,6 +39,7 @@ type Evaluator struct {
 }
 
 type instance struct {
+	of    *service
 	row   registry.Instance
 	held  bool  // out by a person's hand
 	stale bool  // its member must be made again
@@ -142,7 +143,7 @@ func (e *Evaluator) Enter(row registry.Instance, recorded *eligibility.State) {
 	x := e.instances.get(row.Handle)
 	s := e.service(row.Service)
 	if x == nil {
-		x = &instance{state: eligibility.State{Born: e.now + 1, Ready: row.EverReady}}
+		x = &instance{of: s, state: eligibility.State{Born: e.now + 1, Ready: row.EverReady}}
 		if recorded != nil {
 			x.state = *recorded
 		}
@@ -168,7 +169,7 @@ func (e *Evaluator) End(row registry.Instance) (t Transition, judged bool) {
 		return Transition{}, false
 	}
 	e.Enter(row, nil)
-	s := e.services[x.row.Service]
+	s := x.of
 	ch, _, due := x.state.Judge(s.terms, x.facts(), e.now)
 	e.schedule(row.Handle, x, due)
 	return Transition{
@@ -184,7 +185,7 @@ func (e *Evaluator) Early(r evidence.TickRow) (t Transition, left bool) {
 	if x == nil || x.state.Judged > e.now || x.state.Verdict == eligibility.Ineligible || x.state.Rule == eligibility.Starting {
 		return t, false
 	}
-	s, next := e.services[x.row.Service], x.state
+	s, next := x.of, x.state
 	ch, _, due := next.Fold(s.terms, r.Evidence, x.facts(), e.now+1)
 	if ch.To != eligibility.Ineligible || !ch.Rule.Hard() && !ch.Quarantined {
 		return t, false
@@ -208,7 +209,7 @@ func (e *Evaluator) Leave(handle uint32) {
 		return
 	}
 	e.instances.set(handle, nil)
-	s := e.services[x.row.Service]
+	s := x.of
 	s.instances, s.moved = slices.DeleteFunc(s.instances, func(y *instance) bool { return x == y }), true
 	e.touched[s.name] = true
 }
@@ -220,7 +221,7 @@ func (e *Evaluator) Footing(handle uint32) (starting, enough bool) {
 	if x == nil {
 		return false, false
 	}
-	return x.state.Rule == eligibility.Starting, x.state.Enough(e.services[x.row.Service].terms, e.now)
+	return x.state.Rule == eligibility.Starting, x.state.Enough(x.of.terms, e.now)
 }
 
 // HoldOut has a person keep an instance out, or no longer.
@@ -275,7 +276,7 @@ func (e *Evaluator) judge(h uint32, x *instance, ev eligibility.Evidence, out []
 		}
 		return out
 	}
-	s := e.services[x.row.Service]
+	s := x.of
 	wasReady := x.state.Ready
 	ch, changed, due := x.state.Fold(s.terms, ev, x.facts(), e.now)
 	if x.due <= e.now {

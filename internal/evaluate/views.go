@@ -254,7 +254,7 @@ func (e *Evaluator) Standing(handle uint32) (Standing, bool) {
 	if x == nil {
 		return Standing{}, false
 	}
-	return e.standing(e.services[x.row.Service], x), true
+	return e.standing(x.of, x), true
 }
 
 func (e *Evaluator) standing(s *service, x *instance) Standing {
