@@ -57,7 +57,7 @@ var arrow = map[string]struct {
 	"internal/surface/stream":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
 	"internal/surface/attach":  {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault"}},
 	"internal/surface/views":   {imports: []string{"view", "internal/budget", "internal/may", "internal/service", "internal/wire", "api/...", "internal/admission"}},
-	"internal/surface/witness": {imports: []string{"api/..."}},
+	"internal/surface/witness": {imports: []string{"api/...", "internal/eligibility", "internal/evidence"}},
 	"internal/surface/httpapi": {imports: []string{"internal/explain", "internal/discovery", "internal/registry", "internal/budget", "internal/drill", "internal/eligibility", "view", "internal/service", "internal/saga", "internal/store", "internal/bucket", "internal/wire", "api/...", "internal/identity", "internal/telemetry", "internal/fault", "internal/may"}},
 	"internal/control":         {imports: []string{"view", "internal/service", "internal/saga", "internal/store", "internal/fault", "internal/telemetry"}},
 	"internal/host":            {imports: []string{"view", "internal/service", "internal/wire", "api/...", "internal/fault", "internal/flock", "internal/telemetry", "internal/outage", "internal/credential"}},

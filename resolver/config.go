@@ -15,12 +15,13 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// Where a Config that does not say it finds the plane, the caller's identity
-// and its zone. Under one of our hosts all three are set.
+// Where a Config that does not say it finds the plane, the caller's identity,
+// its zone and its revision. Under one of our hosts all of them are set.
 const (
 	EnvPlane    = "FAIRLEAD_PLANE"    // addresses, comma separated
 	EnvIdentity = "FAIRLEAD_IDENTITY" // a folder
 	EnvZone     = "FAIRLEAD_ZONE"
+	EnvRevision = "FAIRLEAD_REVISION"
 )
 
 // MostServices that one resolver may subscribe to.
@@ -44,6 +45,10 @@ type Config struct {
 	// Zone of this caller, whose endpoints are preferred; empty means EnvZone,
 	// and without that none is preferred.
 	Zone string
+	// Revision of this caller's program; empty means EnvRevision. With Zone it goes
+	// with what is reported: what fails for all callers of one revision or one zone,
+	// and for nobody else, is charged to them and to no instance.
+	Revision string
 	// Fallback has addresses by service, used as long as no view of it was ever
 	// held. They are no instances of the plane: nothing is reported of them.
 	Fallback map[string][]string
@@ -85,6 +90,9 @@ func (c *Config) fill() {
 	}
 	if c.Zone == "" {
 		c.Zone = os.Getenv(EnvZone)
+	}
+	if c.Revision == "" {
+		c.Revision = os.Getenv(EnvRevision)
 	}
 	if c.FirstView == 0 {
 		c.FirstView = time.Second

@@ -90,6 +90,22 @@ func TestACallerPicksWithNothingButAStateDirAndServicesNamed(t *testing.T) {
 	}
 }
 
+func TestWhatIsReportedSaysOfWhichZoneAndRevisionTheCallerIs(t *testing.T) {
+	plane := resolvertest.New(t)
+	plane.Set("payments", resolvertest.Endpoint("i1", "127.0.0.1:1"))
+	t.Setenv(resolver.EnvZone, "north")
+	t.Setenv(resolver.EnvRevision, "shop-00007")
+	r := openResolver(t, plane.Config(t.TempDir(), "payments"))
+	await(t, r, "payments")
+	picked(t, r, "payments")
+	ctx, cancel := contextFor(patience)
+	defer cancel()
+	want := resolvertest.Outcomes{OK: 1, Zone: "north", Revision: "shop-00007"}
+	if err := plane.AwaitOutcomes(ctx, func(o map[string]resolvertest.Outcomes) bool { return o["i1"] == want }); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWithoutAViewAPickFailsAtOnceByItsType(t *testing.T) {
 	plane := resolvertest.New(t)
 	plane.Publish(view.Service{Name: "scaled-to-zero", Empty: true})

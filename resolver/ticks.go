@@ -61,7 +61,7 @@ func (r *Resolver) tell(rows []*pb.OutcomeRow) {
 	for len(rows) > 0 {
 		n := min(len(rows), mostRows)
 		select {
-		case r.batches <- &pb.ReportOutcomesRequest{Rows: rows[:n]}:
+		case r.batches <- &pb.ReportOutcomesRequest{Rows: rows[:n], Zone: r.cfg.Zone, Revision: r.cfg.Revision}:
 		default:
 			r.drop(n)
 		}

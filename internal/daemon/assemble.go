@@ -16,6 +16,7 @@ import (
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/control"
 	"github.com/fairlead-platform/fairlead/internal/discovery"
+	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/identity"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -89,6 +90,7 @@ func (c *controlRole) reporter(ctx context.Context) (func(*fairleadv1.ReportOutc
 			seen[i] = discovery.Outcome{Instance: o.GetInstance(), OK: o.GetOk(), Failed: o.GetFailed(), Refused: o.GetRefused()}
 		}
 		r.Weighed(uint64(proto.Size(m)), calls)
+		r.From(evidence.Caller{Zone: m.GetZone(), Revision: m.GetRevision()})
 		return r.Take(m.GetNumber(), seen)
 	}, nil
 }
@@ -112,10 +114,11 @@ func (c *controlRole) merged(context.Context) (func(*fairleadv1.ReportMergedRequ
 			seen[i] = discovery.MergedOutcome{
 				Instance: o.GetInstance(), OK: o.GetOk(), Failed: o.GetFailed(), Compared: o.GetCompared(), Expected: o.GetExpected(),
 				Reporters: o.GetReporters(), Hurt: o.GetHurt(), Refusing: o.GetRefusing(),
+				Zones: witness.Parts(o, o.GetZones()), Revisions: witness.Parts(o, o.GetRevisions()),
 			}
 		}
 		r.Weighed(m.GetBytes(), min(m.GetCalls(), mostCalled*uint64(len(seen))))
-		return r.Take(m.GetNumber(), m.GetReporters(), seen)
+		return r.Take(m.GetNumber(), m.GetReporters(), m.GetCallers(), seen)
 	}, nil
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oklog/ulid/v2"
 
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/evaluate"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -17,10 +18,11 @@ import (
 
 // Kinds of a service's alarms; each is a label of the metric.
 const (
-	AlarmLast   = "last-eligible" // nothing of the service is in rotation by its verdict: the gravest
-	AlarmGuard  = "guard"         // health is disregarded somewhere: too little would have been left
-	AlarmUnseen = "observation"   // at least half of what is to be seen is seen by nobody
-	AlarmBudget = "withdrawals"   // callers did not hear in time that an instance is out
+	AlarmLast    = "last-eligible" // nothing of the service is in rotation by its verdict: the gravest
+	AlarmGuard   = "guard"         // health is disregarded somewhere: too little would have been left
+	AlarmUnseen  = "observation"   // at least half of what is to be seen is seen by nobody
+	AlarmBudget  = "withdrawals"   // callers did not hear in time that an instance is out
+	AlarmCallers = "callers"       // callers of a zone or a revision fail everywhere, and others do not
 )
 
 // Alarm is one that is in force for a service.
@@ -52,6 +54,18 @@ func (t *term) watch(name string, p evaluate.Published) {
 		unseen = fmt.Sprintf("observation is lost: %d of %d instances are seen by nobody, and stay as they are", n, all)
 	}
 	t.alarm(name, AlarmUnseen, unseen)
+}
+
+// charged raises and clears the alarms of callers that fail everywhere, while
+// others do well at the same instances.
+func (t *term) charged() {
+	texts := map[string][]string{} // :: service → who is charged
+	for _, c := range t.ingest.Charges() {
+		texts[c.Service] = append(texts[c.Service], "callers of "+eligibility.Charged{Revision: c.Revision, Caller: c.Caller}.Name()+" fail everywhere, others do not: charged to them, and to no instance")
+	}
+	for name := range t.known {
+		t.alarm(name, AlarmCallers, strings.Join(texts[name], "; "))
+	}
 }
 
 // propagation raises and clears the alarms of who was told too late.
@@ -125,7 +139,7 @@ func (p *Plane) ServiceAlarms(name string) (out []Alarm) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, kind := range []string{AlarmLast, AlarmGuard, AlarmUnseen, AlarmBudget} {
+	for _, kind := range []string{AlarmLast, AlarmGuard, AlarmUnseen, AlarmCallers, AlarmBudget} {
 		if a, is := t.alarms[name][kind]; is {
 			out = append(out, a)
 		}

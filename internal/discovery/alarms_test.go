@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
@@ -151,6 +152,55 @@ func TestAPlannedStopIsNoAlarm(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		if got := l.alarmed(t); got != "" {
 			t.Errorf("alarms are %q", got)
+		}
+	})
+}
+
+func TestAZoneOfCallersThatFailsEverywhereIsAnAlarmAndNobodyLeaves(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		r.hosts.run(3)
+		l := r.begin()
+		defer l.stop()
+		time.Sleep(3 * time.Second)
+		callers := map[string]*Reporter{}
+		for _, zone := range []string{"a", "b", "c"} {
+			callers[zone] = l.Reporter("caller/" + zone)
+			callers[zone].From(evidence.Caller{Zone: zone, Revision: "shop-00001"})
+		}
+		number := uint64(0)
+		seconds := func(n int, bad string) {
+			for range n {
+				number++
+				for zone, c := range callers {
+					seen := []Outcome{}
+					for _, id := range []string{"i1", "i2", "i3"} {
+						o := Outcome{Instance: id, OK: 10}
+						if zone == bad {
+							o = Outcome{Instance: id, Failed: 10, Refused: 10}
+						}
+						seen = append(seen, o)
+					}
+					c.Take(number, seen)
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		seconds(5, "")
+		if got := l.alarmed(t); got != "" {
+			t.Errorf("alarms are %q to begin with", got)
+		}
+		seconds(20, "b")
+		if got := l.alarmed(t); got != "callers" {
+			t.Errorf("alarms are %q", got)
+		}
+		r.expect(l, "i1 eligible serving, i2 eligible serving, i3 eligible serving")
+		seconds(20, "")
+		if got := l.alarmed(t); got != "" {
+			t.Errorf("alarms are %q once they do well", got)
+		}
+		text := "callers of zone b fail everywhere, others do not: charged to them, and to no instance"
+		if d := cmp.Diff([]string{"s alarm " + text, "s alarm over: " + text}, r.events()); d != "" {
+			t.Error(d)
 		}
 	})
 }

@@ -10,8 +10,8 @@ import (
 
 // collector reads the term in force when it is asked.
 type collector struct {
-	p                                                                         *Plane
-	instances, discarded, suspects, sealed, dropped, late, lost, sheds, waits *prometheus.Desc
+	p                                                                                  *Plane
+	instances, discarded, suspects, sealed, dropped, late, lost, sheds, waits, crowded *prometheus.Desc
 }
 
 func newCollector(p *Plane) *collector {
@@ -22,6 +22,7 @@ func newCollector(p *Plane) *collector {
 		p:         p,
 		instances: desc("instances", "Instances by the verdict on them.", "service", "verdict"),
 		discarded: desc("discarded_evidence_total", "Evidence that was not counted, by reason, since this control leads.", "reason"),
+		crowded:   desc("crowded_callers_total", "How often callers of a zone or a revision were not told apart because there were too many names, since this control leads."),
 		suspects:  desc("suspect_probers", "Probers that see most of their targets fail."),
 		sealed:    desc("sealed_ticks_total", "Seconds of evidence that were sealed since this control leads."),
 		dropped:   desc("dropped_ticks_total", "Sealed seconds that were given up because the bucket was out of reach."),
@@ -34,7 +35,7 @@ func newCollector(p *Plane) *collector {
 
 // Describe is part of prometheus.Collector.
 func (c *collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.instances, c.discarded, c.suspects, c.sealed, c.dropped, c.late, c.lost, c.sheds, c.waits} {
+	for _, d := range []*prometheus.Desc{c.instances, c.discarded, c.suspects, c.sealed, c.dropped, c.late, c.lost, c.sheds, c.waits, c.crowded} {
 		ch <- d
 	}
 }
@@ -66,6 +67,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	counter(c.late, late)
 	counter(c.lost, lost)
 	counter(c.sheds, sheds)
+	counter(c.crowded, t.ingest.Crowded())
 	ch <- prometheus.MustNewConstMetric(c.waits, prometheus.GaugeValue, oldest.Seconds())
 	ch <- prometheus.MustNewConstMetric(c.suspects, prometheus.GaugeValue, float64(len(t.ingest.Suspects())))
 }

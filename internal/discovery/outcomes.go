@@ -26,6 +26,7 @@ type Reporter struct {
 	p      *Plane
 	r      *evidence.Reporter
 	caller may.Caller
+	from   evidence.Caller
 }
 
 // Reporter makes the state of a stream, by the caller's identity: ROLE/NAME. The
@@ -34,8 +35,11 @@ type Reporter struct {
 func (p *Plane) Reporter(identity string) *Reporter {
 	role, name, _ := strings.Cut(identity, "/")
 	name, _, _ = strings.Cut(name, "@")
-	return &Reporter{p, evidence.NewReporter(identity), may.Caller{Role: role, Name: name}}
+	return &Reporter{p: p, r: evidence.NewReporter(identity), caller: may.Caller{Role: role, Name: name}}
 }
+
+// From says where the caller's calls come from, from its next second on.
+func (r *Reporter) From(c evidence.Caller) { r.from = c }
 
 // Weighed notes in how many bytes a second came in, and how many the calls took
 // that it tells of.
@@ -54,7 +58,7 @@ func (r *Reporter) Take(number uint64, seen []Outcome) bool {
 	if t == nil {
 		return false
 	}
-	b := evidence.Batch{Number: number, Rows: make([]evidence.Row, 0, len(seen))}
+	b := evidence.Batch{Number: number, Caller: r.from, Rows: make([]evidence.Row, 0, len(seen))}
 	forbidden := 0
 	t.mu.Lock()
 	for _, o := range seen {
@@ -84,6 +88,7 @@ type MergedOutcome struct {
 	OK, Failed, Compared      uint32
 	Expected                  uint64
 	Reporters, Hurt, Refusing uint64 // a bit of 64 for each reporter
+	Zones, Revisions          []evidence.Part
 }
 
 // Relay is one stream of one relay. It is used by one goroutine at a time.
@@ -104,9 +109,9 @@ func (r *Relay) Weighed(report, calls uint64) {
 	}
 }
 
-// Take takes a second in, which so many reports were merged into. False says
-// that this control observes nothing now.
-func (r *Relay) Take(number uint64, reports uint32, seen []MergedOutcome) bool {
+// Take takes a second in, which so many reports were merged into, and which has
+// so named callers in it. False says that this control observes nothing now.
+func (r *Relay) Take(number uint64, reports uint32, callers []string, seen []MergedOutcome) bool {
 	t := r.p.current()
 	if t == nil {
 		return false
@@ -118,10 +123,10 @@ func (r *Relay) Take(number uint64, reports uint32, seen []MergedOutcome) bool {
 		rows[i] = evidence.MergedRow{Instance: x.Handle, Outcomes: eligibility.Outcomes{
 			OK: o.OK, Failed: o.Failed, Compared: o.Compared, Expected: o.Expected,
 			Reporters: eligibility.Sketch(o.Reporters), Hurt: eligibility.Sketch(o.Hurt), Refusing: eligibility.Sketch(o.Refusing),
-		}}
+		}, Zones: o.Zones, Revisions: o.Revisions}
 	}
 	t.mu.Unlock()
-	t.ingest.Merged(&r.r, number, reports, rows)
+	t.ingest.Merged(&r.r, evidence.MergedBatch{Number: number, Reports: reports, Callers: callers, Rows: rows})
 	if slices.ContainsFunc(seen, func(o MergedOutcome) bool { return o.Refusing != 0 }) {
 		t.hurry()
 	}

@@ -34,6 +34,7 @@ func (t *term) second(ctx context.Context) {
 	t.attendance()
 	t.suspicion()
 	tick := t.ingest.Seal()
+	t.charged()
 	t.sealed++
 	t.sealedAt = t.p.cfg.Now()
 	full := t.keeper.Add(tick, t.named)

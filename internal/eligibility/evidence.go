@@ -58,6 +58,15 @@ type Outcomes struct {
 	Refusing Sketch
 }
 
+// Charged is what is left out of [Outcomes]: callers of one zone, or of one
+// revision, fail wherever they call, and others do well at the same instances,
+// so that it says nothing about this one.
+type Charged struct {
+	Revision        bool // Caller is one; else it is a zone
+	Caller          string
+	Results, Failed uint32
+}
+
 // Sketch is a set of reporters, each by one bit of 64: it tells none from one
 // from several, and gives an estimate beyond.
 type Sketch uint64
@@ -75,6 +84,8 @@ type Evidence struct {
 	// Outcomes of the second, after those of the clean running before it where
 	// that was held back.
 	Outcomes []Outcomes
+	// Charged is what callers saw that counts for nothing.
+	Charged []Charged
 }
 
 // Facts are what the registry knows of an instance; they are no evidence.

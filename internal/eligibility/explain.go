@@ -115,9 +115,9 @@ func (s *State) callersSay(c *Terms, l *look, now int64) string {
 	case !c.Profile.Outcomes:
 		return "outcomes: its profile has none"
 	case s.Outcomes.Last == 0:
-		return "outcomes: none yet"
+		return "outcomes: none yet" + s.Outcomes.chargedSays(now)
 	case l.callersSilent:
-		return fmt.Sprintf("outcomes: silent for %d s", now-s.Outcomes.Last)
+		return fmt.Sprintf("outcomes: silent for %d s", now-s.Outcomes.Last) + s.Outcomes.chargedSays(now)
 	}
 	_, reporters, hurt := s.Outcomes.recent(now)
 	line := fmt.Sprintf("outcomes: %s of about %d results failed", percent(l.failed), l.count)
@@ -130,7 +130,24 @@ func (s *State) callersSay(c *Terms, l *look, now int64) string {
 	if !l.sufficient {
 		line += fmt.Sprintf("; too few to decide (%d needed)", c.Sufficient)
 	}
-	return line
+	return line + s.Outcomes.chargedSays(now)
+}
+
+// chargedSays whose results were left out a moment ago, if anybody's were.
+func (o *Called) chargedSays(now int64) string {
+	x := o.Charged
+	if o.ChargedAt == 0 || now-o.ChargedAt > window {
+		return ""
+	}
+	return fmt.Sprintf("; callers of %s fail everywhere, others do not: charged to them, %d of %d results failed in their last second here", x.Name(), x.Failed, x.Results)
+}
+
+// Name is who they are, for people.
+func (x Charged) Name() string {
+	if x.Revision {
+		return "revision " + x.Caller
+	}
+	return "zone " + x.Caller
 }
 
 func (s *State) next(c *Terms, l *look, now int64) string {

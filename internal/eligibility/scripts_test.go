@@ -141,6 +141,8 @@ func (s *script) what(e *Evidence, at int64, words []string) error {
 		}
 	case "calls":
 		return calls(e, words[1:])
+	case "charged":
+		return charged(e, words[1:])
 	case "fact":
 		f := Facts{}
 		switch words[1] {
@@ -211,6 +213,30 @@ func calls(e *Evidence, words []string) error {
 		o.Expected = uint64(o.Compared) * uint64(sib) * 10
 	}
 	e.Outcomes = append(e.Outcomes, *o)
+	return nil
+}
+
+// charged reads zone=NAME or revision=NAME, failed=N and of=N.
+func charged(e *Evidence, words []string) error {
+	x := Charged{}
+	for _, w := range words {
+		k, v, _ := strings.Cut(w, "=")
+		n, err := strconv.Atoi(v)
+		switch k {
+		case "zone", "revision":
+			x.Caller, x.Revision, err = v, k == "revision", nil
+		case "failed":
+			x.Failed = uint32(n)
+		case "of":
+			x.Results = uint32(n)
+		default:
+			return fmt.Errorf("no %q", k)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	e.Charged = append(e.Charged, x)
 	return nil
 }
 

@@ -69,6 +69,9 @@ type Called struct {
 	Window                    int64
 	Count                     [2]uint32
 	Reporters, Hurt, Refusing [2]Sketch
+
+	Charged   Charged `json:",omitzero"` // what was left out last, of those whose it was most
+	ChargedAt int64   `json:",omitzero"` // tick of it; 0 is never
 }
 
 const window = 10 // seconds
@@ -88,6 +91,11 @@ func (s *State) see(c *Terms, e Evidence, now int64) {
 	for _, o := range e.Outcomes {
 		if c.Profile.Outcomes {
 			s.Outcomes.see(c, o, now)
+		}
+	}
+	for _, x := range e.Charged {
+		if o := &s.Outcomes; c.Profile.Outcomes && (o.ChargedAt != now || x.Failed > o.Charged.Failed) {
+			o.Charged, o.ChargedAt = x, now
 		}
 	}
 }

@@ -240,7 +240,10 @@ func shake(t *rapid.T, p *plane) {
 				r := reporters[rapid.IntRange(0, 2).Draw(t, "reporter")]
 				failed := rapid.Uint32Range(0, 30).Draw(t, "failed")
 				row := evidence.Row{Instance: x.Handle, OK: rapid.Uint32Range(0, 30).Draw(t, "ok"), Failed: failed, Refused: rapid.Uint32Range(0, failed).Draw(t, "refused")}
-				p.ingest.Outcomes(r, evidence.Batch{Number: uint64(i*10 + rapid.IntRange(1, 9).Draw(t, "number")), Rows: []evidence.Row{row}})
+				p.ingest.Outcomes(r, evidence.Batch{
+					Number: uint64(i*10 + rapid.IntRange(1, 9).Draw(t, "number")), Rows: []evidence.Row{row},
+					Caller: evidence.Caller{Zone: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "zone"), Revision: rapid.SampledFrom([]string{"", "v1", "v2"}).Draw(t, "revision")},
+				})
 			case 3:
 				p.early()
 			case 4: // its port is closed, which does not wait for the end of the second

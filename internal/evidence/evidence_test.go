@@ -233,11 +233,15 @@ func benchOutcomes(b *testing.B, instances int) {
 	for i := range reporters {
 		reporters[i] = NewReporter(fmt.Sprint("reporter", i))
 	}
+	from := []Caller{} // three zones, two revisions of each of three callers
+	for i := range 18 {
+		from = append(from, Caller{fmt.Sprint("zone-", i%3), fmt.Sprint("shop-0000", i/3)})
+	}
 	n := 0
 	report := func() {
 		i := n % len(reporters)
 		n++
-		in.Outcomes(reporters[i], Batch{Number: uint64(n), Rows: rows[i*perBatch : (i+1)*perBatch]})
+		in.Outcomes(reporters[i], Batch{Number: uint64(n), Caller: from[i%len(from)], Rows: rows[i*perBatch : (i+1)*perBatch]})
 		if i == len(reporters)-1 {
 			in.Seal()
 		}

@@ -45,7 +45,9 @@ type Ingest struct {
 	watches   map[uint32]*eligibility.Watch
 	interval  int // seconds between one prober's looks
 	tick      int64
-	batches   uint64 // of outcomes, two passes each
+	batches   uint64     // of outcomes, two passes each
+	called    []*service // in this second, by callers that are told apart
+	crowded   uint64
 	discarded map[Reason]uint64
 	bytes     map[string]uint64 // :: class → bytes as they came
 }
@@ -56,9 +58,11 @@ type open struct {
 	Instance
 	service  *service
 	dirty    bool
-	pass     uint64               // over a batch of outcomes that named it last
-	row      eligibility.Outcomes // of this second
-	clean    eligibility.Outcomes // of the clean seconds before it
+	pass     uint64                // over a batch of outcomes that named it last
+	row      eligibility.Outcomes  // of this second
+	parts    [kinds]parts          // of row, by who called
+	charged  []eligibility.Charged // what is left out of row, as it is sealed
+	clean    eligibility.Outcomes  // of the clean seconds before it
 	probes   []eligibility.Probe
 	well     []uint32 // probers whose last look that was sealed was good
 	self     *eligibility.Self
@@ -73,7 +77,10 @@ type open struct {
 type service struct {
 	name      string
 	instances int
-	now       fare // of the second that is not sealed yet, by all reporters
+	now       fare            // of the second that is not sealed yet, by all reporters
+	groups    [kinds][]*group // of its callers, in the last seconds
+	unnamed   [kinds]int64    // when one of no name called last
+	called    int64           // the last tick in which callers are told apart
 }
 
 // New makes an ingest whose next tick is the one after last.

@@ -13,7 +13,26 @@ type Seen struct {
 type Merged struct {
 	Instance string
 	eligibility.Outcomes
+	Zones, Revisions []Part // each all of it, by who called
 }
+
+// Part is what callers of one name saw: the place of the name in a second's
+// names, from 1; 0 is of no name, and of those for whom there was no place.
+type Part struct {
+	Caller int
+	eligibility.Outcomes
+	Failing eligibility.Sketch // reporters most of whose results failed
+}
+
+// MergedSecond is a relay's second.
+type MergedSecond struct {
+	Rows    []Merged // in the order in which instances were told of first
+	Callers []string // names that parts speak of
+	Reports int      // how many there were
+}
+
+// MaxCallers names of a relay's second; those beyond are told as of no name.
+const MaxCallers = 10_000
 
 // Merger does at a relay what [Ingest] does with each reporter's second, so that
 // what control adds up from relays is what it would have added up from their
@@ -35,7 +54,8 @@ type Merger struct {
 // merging is an instance's open second.
 type merging struct {
 	Merged
-	pass uint64 // over a batch that named it last
+	parts [kinds]parts
+	pass  uint64 // over a batch that named it last
 }
 
 // NewMerger makes one that has seen nothing.
@@ -49,7 +69,11 @@ type Teller struct {
 	hash  uint64
 	last  uint64
 	taken batches
+	from  origin
 }
+
+// From says where the reporter's calls come from, from its next second on.
+func (t *Teller) From(c Caller) { t.from.say(c) }
 
 // NewTeller makes the state of a reporter.
 func NewTeller(identity string) *Teller { return &Teller{hash: reporterHash(identity)} }
@@ -71,6 +95,9 @@ func (m *Merger) Take(t *Teller, number uint64, seen []Seen) {
 		return
 	}
 	m.reports++
+	if t.from.misnamed > 0 {
+		m.discarded[Misnamed] += t.from.misnamed
+	}
 	clear(m.batch)
 	m.passes += 2
 	for i := range seen { // first what the reporter saw in all, for comparison
@@ -121,22 +148,41 @@ func (m *Merger) once(instance string, pass uint64) bool {
 
 func (m *Merger) add(t *Teller, instance string, all fare, row Row) {
 	if n, failed := row.capped(); n > 0 {
-		join(&m.rows[instance].Outcomes, seen(t.hash, all, n, failed, row.Refused > 0))
+		x, o := seen(t.hash, all, n, failed, row.Refused > 0), m.rows[instance]
+		join(&o.Outcomes, x)
+		for k := range kinds {
+			o.parts[k].join(t.from.names[k], x, failing(t.hash, n, failed))
+		}
 	}
 }
 
-// Seal ends the second: what was seen in it, in the order in which instances
-// were told of first, and how many reports it is of.
-func (m *Merger) Seal() (rows []Merged, reports int) {
+// Seal ends the second: what was seen in it.
+func (m *Merger) Seal() MergedSecond {
+	out := MergedSecond{Reports: m.reports}
+	places := map[label]int{} // :: name → its place in Callers, from 1
 	for _, x := range m.order {
-		if x.OK+x.Failed > 0 {
-			rows = append(rows, x.Merged)
+		if x.OK+x.Failed == 0 {
+			continue
 		}
+		x.Zones, x.Revisions = out.told(x.parts[byZone], places), out.told(x.parts[byRevision], places)
+		out.Rows = append(out.Rows, x.Merged)
 	}
-	reports = m.reports
 	m.rows, m.order, m.reports = map[string]*merging{}, nil, 0
 	m.second++
-	return rows, reports
+	return out
+}
+
+func (s *MergedSecond) told(ps parts, places map[label]int) (out []Part) {
+	for _, p := range ps {
+		at, known := places[p.caller]
+		if !known && p.caller != (label{}) && len(s.Callers) < MaxCallers {
+			s.Callers = append(s.Callers, p.caller.Value())
+			at = len(s.Callers)
+			places[p.caller] = at
+		}
+		out = append(out, Part{at, p.Outcomes, p.failing})
+	}
+	return out
 }
 
 // Discarded says how much was discarded, by reason.
@@ -149,38 +195,49 @@ type Relay struct{ last uint64 }
 type MergedRow struct {
 	Instance uint32
 	eligibility.Outcomes
+	Zones, Revisions []Part // each all of it, or none where a relay does not tell them apart
+}
+
+// MergedBatch is a relay's second, by handles.
+type MergedBatch struct {
+	Number  uint64
+	Reports uint32 // what so many could not have said is discarded
+	Callers []string
+	Rows    []MergedRow
 }
 
 // MaxMerged rows of a relay's batch; a longer one is refused whole.
 const MaxMerged = 100_000
 
-// Merged takes a relay's second in, which so many reports were merged into. What
-// so many could not have said is discarded.
-func (in *Ingest) Merged(r *Relay, number uint64, reports uint32, rows []MergedRow) {
+// Merged takes a relay's second in.
+func (in *Ingest) Merged(r *Relay, b MergedBatch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
-	case len(rows) > MaxMerged:
-		in.discarded[TooLarge] += uint64(len(rows))
+	case len(b.Rows) > MaxMerged || len(b.Callers) > MaxCallers:
+		in.discarded[TooLarge] += uint64(len(b.Rows))
 		return
-	case number <= r.last:
-		in.discarded[Repeated] += uint64(len(rows))
+	case b.Number <= r.last:
+		in.discarded[Repeated] += uint64(len(b.Rows))
 		return
 	}
-	r.last = number
-	for i := range rows {
-		x := &rows[i].Outcomes
-		o := in.instances[rows[i].Instance]
+	r.last = b.Number
+	names := in.names(b.Callers)
+	for i := range b.Rows {
+		x := &b.Rows[i].Outcomes
+		o := in.instances[b.Rows[i].Instance]
 		switch {
 		case o == nil:
 			in.discarded[UnknownInstance]++
 		case !o.Profile.Outcomes:
 			in.discarded[Undeclared]++
-		case !possible(x, reports):
+		case !possible(x, b.Reports) || !whole(x, b.Rows[i].Zones) || !whole(x, b.Rows[i].Revisions):
 			in.discarded[OutOfRange]++
 		case x.OK+x.Failed > 0:
 			in.touch(o)
 			join(&o.row, *x)
+			in.apart(o, byZone, &b.Rows[i], b.Rows[i].Zones, names)
+			in.apart(o, byRevision, &b.Rows[i], b.Rows[i].Revisions, names)
 			if x.Refusing != 0 {
 				in.refusal(o)
 			}
@@ -190,6 +247,52 @@ func (in *Ingest) Merged(r *Relay, number uint64, reports uint32, rows []MergedR
 			}
 		}
 	}
+}
+
+// names of a relay's second, by their places.
+func (in *Ingest) names(texts []string) []label {
+	out := make([]label, len(texts)+1)
+	for i, text := range texts {
+		ok := false
+		if out[i+1], ok = nameOf(text); !ok {
+			in.discarded[Misnamed]++
+		}
+	}
+	return out
+}
+
+// apart puts what a relay's reporters saw to what callers of each name saw.
+func (in *Ingest) apart(o *open, k kind, row *MergedRow, told []Part, names []label) {
+	if len(told) == 0 {
+		o.parts[k].join(label{}, row.Outcomes, 0)
+	}
+	for _, p := range told {
+		c := label{}
+		if p.Caller >= 0 && p.Caller < len(names) {
+			c = names[p.Caller]
+		}
+		if o.parts[k].join(c, p.Outcomes, p.Failing) {
+			in.crowded++
+		}
+	}
+}
+
+// whole says whether the parts, if there are any, are all of the row.
+func whole(x *eligibility.Outcomes, told []Part) bool {
+	if len(told) == 0 || len(told) > MostCallers+1 {
+		return len(told) == 0
+	}
+	var ok, failed, compared, expected uint64
+	sum := eligibility.Outcomes{}
+	for _, p := range told {
+		if p.Expected > x.Expected || p.Failing&^p.Reporters != 0 || (p.Failed == 0) && p.Failing != 0 {
+			return false
+		}
+		ok, failed, compared, expected = ok+uint64(p.OK), failed+uint64(p.Failed), compared+uint64(p.Compared), expected+p.Expected
+		join(&sum, p.Outcomes)
+	}
+	return ok == uint64(x.OK) && failed == uint64(x.Failed) && compared == uint64(x.Compared) && expected == x.Expected &&
+		sum.Reporters == x.Reporters && sum.Hurt == x.Hurt && sum.Refusing == x.Refusing
 }
 
 // possible says whether so many reports, each capped, can say it.

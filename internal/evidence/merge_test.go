@@ -33,12 +33,12 @@ func merger(of map[string]string) *Merger {
 
 // forward hands a relay's second to control.
 func forward(in *Ingest, r *Relay, m *Merger, number uint64, handles map[string]uint32) {
-	rows, reports := m.Seal()
-	var out []MergedRow
-	for _, x := range rows {
-		out = append(out, MergedRow{handles[x.Instance], x.Outcomes})
+	second := m.Seal()
+	b := MergedBatch{Number: number, Reports: uint32(second.Reports), Callers: second.Callers}
+	for _, x := range second.Rows {
+		b.Rows = append(b.Rows, MergedRow{handles[x.Instance], x.Outcomes, x.Zones, x.Revisions})
 	}
-	in.Merged(r, number, uint32(reports), out)
+	in.Merged(r, b)
 }
 
 func TestWhatRelaysMergeIsSealedAsIfTheirReportersHadToldItThemselves(t *testing.T) {
@@ -57,6 +57,10 @@ func TestWhatRelaysMergeIsSealedAsIfTheirReportersHadToldItThemselves(t *testing
 		for range relays {
 			mergers, streams = append(mergers, merger(of)), append(streams, &Relay{})
 		}
+		zones, revisions := []string{""}, []string{""}
+		for i := range rapid.SampledFrom([]int{1, 3, 20}).Draw(t, "names") { // also more than are told apart
+			zones, revisions = append(zones, fmt.Sprint("zone-", i)), append(revisions, fmt.Sprint("shop-0000", i))
+		}
 		count := rapid.SampledFrom([]uint32{0, 0, 1, 3, 19, 20, 21, 400, maxCount, maxCount + 1})
 		for second := range uint64(rapid.IntRange(1, 12).Draw(t, "seconds")) {
 			for who := range reporters {
@@ -64,7 +68,9 @@ func TestWhatRelaysMergeIsSealedAsIfTheirReportersHadToldItThemselves(t *testing
 					name := fmt.Sprint("gateway/", who)
 					told[who], tellers[who] = NewReporter(name), NewTeller(name)
 				}
-				b, seen := Batch{Number: second + 1}, []Seen(nil)
+				from := Caller{rapid.SampledFrom(zones).Draw(t, "zone"), rapid.SampledFrom(revisions).Draw(t, "revision")}
+				tellers[who].From(from)
+				b, seen := Batch{Number: second + 1, Caller: from}, []Seen(nil)
 				for range rapid.IntRange(0, 8).Draw(t, "rows") {
 					s := Seen{Instance: rapid.SampledFrom(ids).Draw(t, "id"), OK: count.Draw(t, "ok"), Failed: count.Draw(t, "failed"), Refused: rapid.Uint32Range(0, 2).Draw(t, "refused")}
 					seen = append(seen, s)
@@ -142,16 +148,16 @@ func TestWhatARelaysReportersCannotHaveSaidIsDiscarded(t *testing.T) {
 		"sums that would wrap around to little": {OK: 1<<32 - 1, Failed: 2, Reporters: one},
 	} {
 		in := fleet(1)
-		in.Merged(&Relay{}, 1, 2, []MergedRow{{1, x}})
+		in.Merged(&Relay{}, MergedBatch{Number: 1, Reports: 2, Rows: []MergedRow{{Instance: 1, Outcomes: x}}})
 		if rows := in.Seal().Rows; len(rows) > 0 || in.Discarded()[OutOfRange] != 1 {
 			t.Errorf("%s: %+v is sealed, discarded %v", name, rows, in.Discarded())
 		}
 	}
 	in, r := fleet(1), &Relay{}
-	good := []MergedRow{{1, eligibility.Outcomes{Failed: 1, Reporters: one, Hurt: one}}, {9, eligibility.Outcomes{OK: 1, Reporters: one}}}
-	in.Merged(r, 7, 1, good)
-	in.Merged(r, 7, 1, good)
-	in.Merged(r, 8, 1, make([]MergedRow, MaxMerged+1))
+	good := []MergedRow{{Instance: 1, Outcomes: eligibility.Outcomes{Failed: 1, Reporters: one, Hurt: one}}, {Instance: 9, Outcomes: eligibility.Outcomes{OK: 1, Reporters: one}}}
+	in.Merged(r, MergedBatch{Number: 7, Reports: 1, Rows: good})
+	in.Merged(r, MergedBatch{Number: 7, Reports: 1, Rows: good})
+	in.Merged(r, MergedBatch{Number: 8, Reports: 1, Rows: make([]MergedRow, MaxMerged+1)})
 	if d := in.Discarded(); d[UnknownInstance] != 1 || d[Repeated] != 2 || d[TooLarge] != MaxMerged+1 {
 		t.Errorf("discarded: %v", d)
 	}

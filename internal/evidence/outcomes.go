@@ -14,6 +14,7 @@ type Row struct {
 // is not taken again.
 type Batch struct {
 	Number uint64
+	Caller Caller
 	Rows   []Row
 }
 
@@ -22,6 +23,7 @@ type Reporter struct {
 	hash  uint64
 	last  uint64
 	taken batches
+	from  origin
 	batch map[*service]fare // of the batch in hand; kept to be used again
 }
 
@@ -52,6 +54,10 @@ type fare struct{ n, failed uint64 }
 func (f *fare) add(row eligibility.Outcomes) {
 	f.n, f.failed = f.n+uint64(row.OK+row.Failed), f.failed+uint64(row.Failed)
 }
+
+func (f *fare) take(x fare) { f.n, f.failed = f.n-x.n, f.failed-x.failed }
+
+func (f *fare) give(x fare) { f.n, f.failed = f.n+x.n, f.failed+x.failed }
 
 // reporterHash makes the bit of a reporter the same on every machine: sealed
 // rows are compared between them.
@@ -86,6 +92,9 @@ func (in *Ingest) Outcomes(r *Reporter, b Batch) {
 	if !r.taken.more(in.tick) {
 		in.discarded[TooMany] += uint64(len(b.Rows))
 		return
+	}
+	if r.from.say(b.Caller); r.from.misnamed > 0 {
+		in.discarded[Misnamed] += r.from.misnamed
 	}
 	clear(r.batch)
 	in.batches += 2
@@ -157,7 +166,13 @@ func (in *Ingest) add(r *Reporter, o *open, n, failed uint32, refused bool) {
 		return
 	}
 	in.touch(o)
-	join(&o.row, seen(r.hash, r.batch[o.service], n, failed, refused))
+	x, most := seen(r.hash, r.batch[o.service], n, failed, refused), failing(r.hash, n, failed)
+	join(&o.row, x)
+	for k := range kinds {
+		if o.parts[k].join(r.from.names[k], x, most) {
+			in.crowded++
+		}
+	}
 	if refused {
 		in.refusal(o)
 	}

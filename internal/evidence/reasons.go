@@ -16,6 +16,7 @@ const (
 	TooOld          Reason = "too-old"          // a look that says how something was, not how it is
 	TooMany         Reason = "too-many"         // more of one witness about one instance in a second than it can have seen
 	NotAllowed      Reason = "not-allowed"      // an outcome by whom the service's policy does not allow
+	Misnamed        Reason = "misnamed-caller"  // a zone or a revision of a caller that cannot be one: what he saw counts, as of no zone or revision
 	Undeclared      Reason = "undeclared"       // a class that the service's profile does not name
 )
 

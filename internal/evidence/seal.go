@@ -26,6 +26,17 @@ func (in *Ingest) Seal() Tick {
 	t := Tick{Number: in.tick}
 	for _, o := range in.dirty {
 		if o.early != in.tick {
+			in.account(o)
+		}
+	}
+	in.charge()
+	for _, o := range in.dirty {
+		if o.early != in.tick {
+			o.service.now.take(o.settle(in.tick))
+		}
+	}
+	for _, o := range in.dirty {
+		if o.early != in.tick {
 			o.compare()
 		}
 	}
@@ -61,24 +72,29 @@ func (in *Ingest) Seal() Tick {
 // SealEarly seals rows of this second before its end: those with a refusal in
 // them that take accepts. Of an instance whose row is sealed, what comes after
 // is of the next second, so that the second is in the end what was sealed of
-// it, early or not.
+// it, early or not. Refusals that may be the callers' doing wait for the end.
 func (in *Ingest) SealEarly(take func(TickRow) bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
+	refusals := in.refusals()
 	for _, o := range in.refused {
 		o.refused = false
-		if o.Handle == 0 || o.early == in.tick {
+		if o.Handle == 0 || o.early == in.tick || o.theirs(refusals, in.tick) {
 			continue
 		}
 		p := *o
 		p.probes, p.well = slices.Clone(o.probes), slices.Clone(o.well)
+		left := p.settle(in.tick)
+		o.service.now.take(left)
 		p.compare()
 		in.doubt(&p)
 		e, full := p.seal(in.tick)
 		row := TickRow{o.Handle, e}
 		if !full || !take(row) {
+			o.service.now.give(left)
 			continue
 		}
+		in.account(o)
 		*o = p
 		o.early = in.tick
 		in.early = append(in.early, row)
@@ -116,7 +132,11 @@ func (o *open) seal(now int64) (e eligibility.Evidence, full bool) {
 		add(&o.clean, o.row)
 		o.row = eligibility.Outcomes{}
 	}
-	if !bad && !o.troubled() && (now+int64(o.Handle))%cleanRun != 0 {
+	e.Charged, o.charged = o.charged, nil
+	for k := range kinds {
+		o.parts[k] = o.parts[k][:0]
+	}
+	if !bad && !o.troubled() && len(e.Charged) == 0 && (now+int64(o.Handle))%cleanRun != 0 {
 		return e, false
 	}
 	if o.clean.OK > 0 {
@@ -133,7 +153,7 @@ func (o *open) seal(now int64) (e eligibility.Evidence, full bool) {
 		e.Self, o.selfTold, o.selfAt = o.self, *o.self, now
 	}
 	o.row, o.clean, o.probes, o.self, o.dirty, o.cleanAt = eligibility.Outcomes{}, eligibility.Outcomes{}, nil, nil, false, 0
-	return e, len(e.Outcomes) > 0 || len(e.Probes) > 0 || e.Self != nil
+	return e, len(e.Charged) > 0 || len(e.Outcomes) > 0 || len(e.Probes) > 0 || e.Self != nil
 }
 
 // troubled reports whether a look failed, or is a prober's first good one, or the

@@ -39,7 +39,10 @@ type head struct {
 }
 
 const (
-	format      = "fairlead evidence 1"
+	format = "fairlead evidence 1"
+	// withCharges has, in each row, what was charged to callers. A segment without
+	// any is written so that earlier programs read it.
+	withCharges = "fairlead evidence 2"
 	maxSegment  = 256 << 20 // bytes, unpacked
 	maxHeadLine = 64 << 20
 )
@@ -53,7 +56,8 @@ func (s *Segment) Encode(w io.Writer) error {
 	if len(s.Ticks) == 0 {
 		return errors.New("cannot encode a segment without ticks")
 	}
-	h, err := json.Marshal(head{format, s.Incarnation, s.Ticks[0].Number, s.Ticks[len(s.Ticks)-1].Number, s.Instances})
+	f := s.format()
+	h, err := json.Marshal(head{f, s.Incarnation, s.Ticks[0].Number, s.Ticks[len(s.Ticks)-1].Number, s.Instances})
 	if err != nil {
 		return fmt.Errorf("cannot encode a segment: %w", err)
 	}
@@ -66,7 +70,7 @@ func (s *Segment) Encode(w io.Writer) error {
 	}
 	var b []byte
 	for _, t := range s.Ticks {
-		b = appendTick(b[:0], t)
+		b = appendTick(b[:0], t, f == withCharges)
 		if _, err := z.Write(b); err != nil {
 			return errors.Join(fmt.Errorf("cannot write a segment: %w", err), z.Close())
 		}
@@ -75,6 +79,17 @@ func (s *Segment) Encode(w io.Writer) error {
 		return fmt.Errorf("cannot write a segment: %w", err)
 	}
 	return nil
+}
+
+func (s *Segment) format() string {
+	for _, t := range s.Ticks {
+		for i := range t.Rows {
+			if len(t.Rows[i].Charged) > 0 {
+				return withCharges
+			}
+		}
+	}
+	return format
 }
 
 // Decode reads a segment. The error wraps ErrSegment where the content is at
@@ -86,8 +101,8 @@ func Decode(r io.Reader) (*Segment, error) {
 	}
 	line, packed, ok := bytes.Cut(all, []byte{'\n'})
 	var h head
-	if !ok || len(line) > maxHeadLine || json.Unmarshal(line, &h) != nil || h.Format != format {
-		return nil, fmt.Errorf("%w: its first line is not that of a %q", ErrSegment, format)
+	if !ok || len(line) > maxHeadLine || json.Unmarshal(line, &h) != nil || h.Format != format && h.Format != withCharges {
+		return nil, fmt.Errorf("%w: its first line is not that of a %q or %q", ErrSegment, format, withCharges)
 	}
 	z, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxSegment))
 	if err != nil {
@@ -99,7 +114,7 @@ func Decode(r io.Reader) (*Segment, error) {
 		return nil, fmt.Errorf("%w: %w", ErrSegment, err)
 	}
 	s := &Segment{Incarnation: h.Incarnation, Instances: h.Instances}
-	d := decoder{b: plain}
+	d := decoder{b: plain, charges: h.Format == withCharges}
 	for len(d.b) > 0 {
 		s.Ticks = append(s.Ticks, d.tick())
 		if d.bad {
@@ -112,7 +127,7 @@ func Decode(r io.Reader) (*Segment, error) {
 	return s, nil
 }
 
-func appendTick(b []byte, t Tick) []byte {
+func appendTick(b []byte, t Tick, charges bool) []byte {
 	b = binary.AppendVarint(b, t.Number)
 	b = binary.AppendUvarint(b, uint64(len(t.Rows)))
 	for _, r := range t.Rows {
@@ -141,6 +156,21 @@ func appendTick(b []byte, t Tick) []byte {
 				b = binary.LittleEndian.AppendUint64(b, uint64(s))
 			}
 		}
+		if charges {
+			b = appendCharged(b, r.Charged)
+		}
+	}
+	return b
+}
+
+func appendCharged(b []byte, all []eligibility.Charged) []byte {
+	b = binary.AppendUvarint(b, uint64(len(all)))
+	for _, c := range all {
+		b = append(b, flag(c.Revision))
+		b = binary.AppendUvarint(b, uint64(len(c.Caller)))
+		b = append(b, c.Caller...)
+		b = binary.AppendUvarint(b, uint64(c.Results))
+		b = binary.AppendUvarint(b, uint64(c.Failed))
 	}
 	return b
 }
@@ -154,8 +184,9 @@ func flag(on bool) byte {
 
 // decoder reads what appendTick wrote; once bad, it gives zeros.
 type decoder struct {
-	b   []byte
-	bad bool
+	b       []byte
+	bad     bool
+	charges bool // rows have what was charged to callers
 }
 
 func (d *decoder) number() uint64 {
@@ -227,6 +258,13 @@ func (d *decoder) row() TickRow {
 			*s = eligibility.Sketch(binary.LittleEndian.Uint64(d.bytes(8)))
 		}
 		r.Outcomes = append(r.Outcomes, o)
+	}
+	if d.charges {
+		for range d.count() {
+			c := eligibility.Charged{Revision: d.bytes(1)[0] == 1, Caller: string(d.bytes(d.count()))}
+			c.Results, c.Failed = uint32(d.number()), uint32(d.number())
+			r.Charged = append(r.Charged, c)
+		}
 	}
 	return r
 }

@@ -29,6 +29,8 @@ type Reports struct {
 	// Alone says that no control has been heard for a while, so that what views
 	// say of instances is old: those that fail are set aside. Nil never says so.
 	Alone func() bool
+	// Zone that the gateway stands in; empty is not said.
+	Zone string
 }
 
 func (r *Reports) alone() bool { return r.Alone != nil && r.Alone() }
@@ -60,7 +62,7 @@ func (g *Gateway) Report(ctx context.Context, to Reports) error {
 		for len(rows) > 0 {
 			n := min(len(rows), maxRows)
 			select {
-			case batches <- &pb.ReportOutcomesRequest{Number: number, Rows: rows[:n]}:
+			case batches <- &pb.ReportOutcomesRequest{Number: number, Rows: rows[:n], Zone: to.Zone}:
 			default:
 				g.metrics.dropped.Add(float64(n))
 			}

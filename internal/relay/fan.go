@@ -12,6 +12,7 @@ import (
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/may"
+	"github.com/fairlead-platform/fairlead/internal/surface/witness"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -87,6 +88,7 @@ func (f *fan) reporter(identity string, by may.Caller) func(*pb.ReportOutcomesRe
 		}
 		f.bytes += uint64(proto.Size(m))
 		f.calls += calls
+		t.From(evidence.Caller{Zone: m.GetZone(), Revision: m.GetRevision()})
 		f.merger.Take(t, m.GetNumber(), seen)
 		return true
 	}
@@ -99,13 +101,13 @@ const mostCalled = 1 << 40
 func (f *fan) seal() *pb.ReportMergedRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	rows, reports := f.merger.Seal()
-	m := &pb.ReportMergedRequest{Reporters: uint32(reports), Bytes: f.bytes, Calls: f.calls}
+	second := f.merger.Seal()
+	m := &pb.ReportMergedRequest{Callers: second.Callers, Reporters: uint32(second.Reports), Bytes: f.bytes, Calls: f.calls}
 	f.bytes, f.calls = 0, 0
-	for _, x := range rows[:min(len(rows), evidence.MaxMerged)] {
+	for _, x := range second.Rows[:min(len(second.Rows), evidence.MaxMerged)] {
 		m.Rows = append(m.Rows, &pb.MergedRow{
 			Instance: x.Instance, Ok: x.OK, Failed: x.Failed, Reporters: uint64(x.Reporters), Hurt: uint64(x.Hurt), Refusing: uint64(x.Refusing),
-			Compared: x.Compared, Expected: x.Expected,
+			Compared: x.Compared, Expected: x.Expected, Zones: witness.ToParts(x.Zones), Revisions: witness.ToParts(x.Revisions),
 		})
 	}
 	if len(m.Rows) == 0 {

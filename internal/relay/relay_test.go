@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
 	"sync"
@@ -313,16 +314,19 @@ func TestWhatCallersSawIsMergedAndTold(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.Send(&pb.ReportOutcomesRequest{Number: 1, Rows: []*pb.OutcomeRow{{Instance: "a0000", Ok: 1, Failed: 1000}, {Instance: "a0001", Ok: 3}, {Instance: "nobody's", Ok: 3}}}); err != nil {
+		if err := s.Send(&pb.ReportOutcomesRequest{Number: 1, Zone: "z", Revision: fmt.Sprint("shop-0000", i%2), Rows: []*pb.OutcomeRow{{Instance: "a0000", Ok: 1, Failed: 1000}, {Instance: "a0001", Ok: 3}, {Instance: "nobody's", Ok: 3}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	failed, ok, rows := uint32(0), uint32(0), 0
+	failed, ok, rows, named := uint32(0), uint32(0), 0, map[string]bool{}
 	for told := 0; told < reporters; {
 		select {
 		case m := <-c.merged:
 			told += int(m.GetReporters())
 			for _, row := range m.GetRows() {
+				for _, p := range append(row.GetZones(), row.GetRevisions()...) {
+					named[m.GetCallers()[p.GetCaller()-1]] = true
+				}
 				if rows++; row.GetInstance() == "a0000" {
 					failed += row.GetFailed()
 				} else {
@@ -335,5 +339,8 @@ func TestWhatCallersSawIsMergedAndTold(t *testing.T) {
 	}
 	if failed != reporters*20 || ok != reporters*3 || rows > 2*reporters {
 		t.Errorf("%d failed and %d good results in %d rows of %d reporters", failed, ok, rows, reporters)
+	}
+	if !maps.Equal(named, map[string]bool{"z": true, "shop-00000": true, "shop-00001": true}) {
+		t.Errorf("who saw it is told apart by %v", named)
 	}
 }

@@ -38,6 +38,7 @@ func (p *Plane) take(m *pb.ReportOutcomesRequest) {
 	for _, r := range m.GetRows() {
 		o := p.outcomes[r.GetInstance()]
 		o.OK, o.Failed, o.Refused = o.OK+uint64(r.GetOk()), o.Failed+uint64(r.GetFailed()), o.Refused+uint64(r.GetRefused())
+		o.Zone, o.Revision = m.GetZone(), m.GetRevision()
 		p.outcomes[r.GetInstance()] = o
 	}
 	close(p.changed)

@@ -44,7 +44,10 @@ type Plane struct {
 }
 
 // Outcomes are what callers reported of one instance.
-type Outcomes struct{ OK, Failed, Refused uint64 }
+type Outcomes struct {
+	OK, Failed, Refused uint64
+	Zone, Revision      string // of who reported last
+}
 
 // New starts a plane that ends with the test.
 func New(t testing.TB) *Plane {

@@ -81,8 +81,12 @@ func (ProbeResult) EnumDescriptor() ([]byte, []int) {
 type ReportOutcomesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Number rises on a stream; one that was taken before is not taken again.
-	Number        uint64        `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
-	Rows          []*OutcomeRow `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
+	Number uint64        `protobuf:"varint,1,opt,name=number,proto3" json:"number,omitempty"`
+	Rows   []*OutcomeRow `protobuf:"bytes,2,rep,name=rows,proto3" json:"rows,omitempty"`
+	// Zone and revision of the reporter; empty where he has none. What fails for
+	// all callers of one zone or one revision, and for nobody else, is theirs.
+	Zone          string `protobuf:"bytes,3,opt,name=zone,proto3" json:"zone,omitempty"`
+	Revision      string `protobuf:"bytes,4,opt,name=revision,proto3" json:"revision,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -129,6 +133,20 @@ func (x *ReportOutcomesRequest) GetRows() []*OutcomeRow {
 		return x.Rows
 	}
 	return nil
+}
+
+func (x *ReportOutcomesRequest) GetZone() string {
+	if x != nil {
+		return x.Zone
+	}
+	return ""
+}
+
+func (x *ReportOutcomesRequest) GetRevision() string {
+	if x != nil {
+		return x.Revision
+	}
+	return ""
 }
 
 // OutcomeRow is what the reporter saw of one instance in the second.
@@ -257,7 +275,9 @@ type ReportMergedRequest struct {
 	Reporters uint32 `protobuf:"varint,3,opt,name=reporters,proto3" json:"reporters,omitempty"`
 	Bytes     uint64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// Calls are the bytes of what was asked and answered, of all rows.
-	Calls         uint64 `protobuf:"varint,5,opt,name=calls,proto3" json:"calls,omitempty"`
+	Calls uint64 `protobuf:"varint,5,opt,name=calls,proto3" json:"calls,omitempty"`
+	// Callers are names of zones and revisions, which parts speak of.
+	Callers       []string `protobuf:"bytes,6,rep,name=callers,proto3" json:"callers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -327,6 +347,13 @@ func (x *ReportMergedRequest) GetCalls() uint64 {
 	return 0
 }
 
+func (x *ReportMergedRequest) GetCallers() []string {
+	if x != nil {
+		return x.Callers
+	}
+	return nil
+}
+
 // MergedRow is what all reporters of a relay saw of one instance in the second:
 // of each so many results as count, and who they were by one bit of 64 each.
 // What is compared is what each reporter saw of the siblings.
@@ -342,8 +369,12 @@ type MergedRow struct {
 	Refusing  uint64 `protobuf:"fixed64,6,opt,name=refusing,proto3" json:"refusing,omitempty"`
 	// Compared results are those of reporters that also called siblings, and
 	// expected is how many thousandths of a failure these would have been there.
-	Compared      uint32 `protobuf:"varint,7,opt,name=compared,proto3" json:"compared,omitempty"`
-	Expected      uint64 `protobuf:"varint,8,opt,name=expected,proto3" json:"expected,omitempty"`
+	Compared uint32 `protobuf:"varint,7,opt,name=compared,proto3" json:"compared,omitempty"`
+	Expected uint64 `protobuf:"varint,8,opt,name=expected,proto3" json:"expected,omitempty"`
+	// Zones and revisions of the reporters: each all of the row, by who saw it.
+	// Of a relay that does not tell them apart there are none.
+	Zones         []*MergedPart `protobuf:"bytes,9,rep,name=zones,proto3" json:"zones,omitempty"`
+	Revisions     []*MergedPart `protobuf:"bytes,10,rep,name=revisions,proto3" json:"revisions,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -434,6 +465,133 @@ func (x *MergedRow) GetExpected() uint64 {
 	return 0
 }
 
+func (x *MergedRow) GetZones() []*MergedPart {
+	if x != nil {
+		return x.Zones
+	}
+	return nil
+}
+
+func (x *MergedRow) GetRevisions() []*MergedPart {
+	if x != nil {
+		return x.Revisions
+	}
+	return nil
+}
+
+// MergedPart is what callers of one zone, or of one revision, saw of it. One that
+// is alone is all of the row, and has no numbers but failing.
+type MergedPart struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Caller is the place of the name in the batch's callers, from 1; 0 is of no
+	// name, and of those for whom there was no place.
+	Caller    uint32 `protobuf:"varint,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Ok        uint32 `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
+	Failed    uint32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	Reporters uint64 `protobuf:"fixed64,4,opt,name=reporters,proto3" json:"reporters,omitempty"`
+	Hurt      uint64 `protobuf:"fixed64,5,opt,name=hurt,proto3" json:"hurt,omitempty"`
+	Refusing  uint64 `protobuf:"fixed64,6,opt,name=refusing,proto3" json:"refusing,omitempty"`
+	Compared  uint32 `protobuf:"varint,7,opt,name=compared,proto3" json:"compared,omitempty"`
+	Expected  uint64 `protobuf:"varint,8,opt,name=expected,proto3" json:"expected,omitempty"`
+	// Failing are the reporters most of whose results failed.
+	Failing       uint64 `protobuf:"fixed64,9,opt,name=failing,proto3" json:"failing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergedPart) Reset() {
+	*x = MergedPart{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergedPart) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergedPart) ProtoMessage() {}
+
+func (x *MergedPart) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergedPart.ProtoReflect.Descriptor instead.
+func (*MergedPart) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *MergedPart) GetCaller() uint32 {
+	if x != nil {
+		return x.Caller
+	}
+	return 0
+}
+
+func (x *MergedPart) GetOk() uint32 {
+	if x != nil {
+		return x.Ok
+	}
+	return 0
+}
+
+func (x *MergedPart) GetFailed() uint32 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *MergedPart) GetReporters() uint64 {
+	if x != nil {
+		return x.Reporters
+	}
+	return 0
+}
+
+func (x *MergedPart) GetHurt() uint64 {
+	if x != nil {
+		return x.Hurt
+	}
+	return 0
+}
+
+func (x *MergedPart) GetRefusing() uint64 {
+	if x != nil {
+		return x.Refusing
+	}
+	return 0
+}
+
+func (x *MergedPart) GetCompared() uint32 {
+	if x != nil {
+		return x.Compared
+	}
+	return 0
+}
+
+func (x *MergedPart) GetExpected() uint64 {
+	if x != nil {
+		return x.Expected
+	}
+	return 0
+}
+
+func (x *MergedPart) GetFailing() uint64 {
+	if x != nil {
+		return x.Failing
+	}
+	return 0
+}
+
 type ReportMergedResponse struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	unknownFields protoimpl.UnknownFields
@@ -442,7 +600,7 @@ type ReportMergedResponse struct {
 
 func (x *ReportMergedResponse) Reset() {
 	*x = ReportMergedResponse{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[5]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -454,7 +612,7 @@ func (x *ReportMergedResponse) String() string {
 func (*ReportMergedResponse) ProtoMessage() {}
 
 func (x *ReportMergedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[5]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -467,7 +625,7 @@ func (x *ReportMergedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportMergedResponse.ProtoReflect.Descriptor instead.
 func (*ReportMergedResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{6}
 }
 
 type ProbeRequest struct {
@@ -484,7 +642,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -496,7 +654,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -509,7 +667,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ProbeRequest) GetMessage() isProbeRequest_Message {
@@ -582,7 +740,7 @@ type ProberHello struct {
 
 func (x *ProberHello) Reset() {
 	*x = ProberHello{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -594,7 +752,7 @@ func (x *ProberHello) String() string {
 func (*ProberHello) ProtoMessage() {}
 
 func (x *ProberHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -607,7 +765,7 @@ func (x *ProberHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProberHello.ProtoReflect.Descriptor instead.
 func (*ProberHello) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ProberHello) GetName() string {
@@ -650,7 +808,7 @@ type ProbeLooks struct {
 
 func (x *ProbeLooks) Reset() {
 	*x = ProbeLooks{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -662,7 +820,7 @@ func (x *ProbeLooks) String() string {
 func (*ProbeLooks) ProtoMessage() {}
 
 func (x *ProbeLooks) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -675,7 +833,7 @@ func (x *ProbeLooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeLooks.ProtoReflect.Descriptor instead.
 func (*ProbeLooks) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ProbeLooks) GetNumber() uint64 {
@@ -711,7 +869,7 @@ type ProbeLook struct {
 
 func (x *ProbeLook) Reset() {
 	*x = ProbeLook{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -723,7 +881,7 @@ func (x *ProbeLook) String() string {
 func (*ProbeLook) ProtoMessage() {}
 
 func (x *ProbeLook) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -736,7 +894,7 @@ func (x *ProbeLook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeLook.ProtoReflect.Descriptor instead.
 func (*ProbeLook) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ProbeLook) GetInstance() uint32 {
@@ -789,7 +947,7 @@ type ProberBeat struct {
 
 func (x *ProberBeat) Reset() {
 	*x = ProberBeat{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -801,7 +959,7 @@ func (x *ProberBeat) String() string {
 func (*ProberBeat) ProtoMessage() {}
 
 func (x *ProberBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -814,7 +972,7 @@ func (x *ProberBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProberBeat.ProtoReflect.Descriptor instead.
 func (*ProberBeat) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{11}
 }
 
 type ProbeResponse struct {
@@ -831,7 +989,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -843,7 +1001,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -856,7 +1014,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ProbeResponse) GetMessage() isProbeResponse_Message {
@@ -932,7 +1090,7 @@ type ProbeAssignment struct {
 
 func (x *ProbeAssignment) Reset() {
 	*x = ProbeAssignment{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -944,7 +1102,7 @@ func (x *ProbeAssignment) String() string {
 func (*ProbeAssignment) ProtoMessage() {}
 
 func (x *ProbeAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -957,7 +1115,7 @@ func (x *ProbeAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAssignment.ProtoReflect.Descriptor instead.
 func (*ProbeAssignment) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProbeAssignment) GetEpoch() *Epoch {
@@ -1012,7 +1170,7 @@ type ProbeTarget struct {
 
 func (x *ProbeTarget) Reset() {
 	*x = ProbeTarget{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[13]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1024,7 +1182,7 @@ func (x *ProbeTarget) String() string {
 func (*ProbeTarget) ProtoMessage() {}
 
 func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[13]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1037,7 +1195,7 @@ func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeTarget.ProtoReflect.Descriptor instead.
 func (*ProbeTarget) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProbeTarget) GetInstance() uint32 {
@@ -1094,7 +1252,7 @@ type ProbeCheck struct {
 
 func (x *ProbeCheck) Reset() {
 	*x = ProbeCheck{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[14]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1106,7 +1264,7 @@ func (x *ProbeCheck) String() string {
 func (*ProbeCheck) ProtoMessage() {}
 
 func (x *ProbeCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[14]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1119,7 +1277,7 @@ func (x *ProbeCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeCheck.ProtoReflect.Descriptor instead.
 func (*ProbeCheck) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProbeCheck) GetKind() string {
@@ -1145,7 +1303,7 @@ type ProbeNow struct {
 
 func (x *ProbeNow) Reset() {
 	*x = ProbeNow{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[15]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1157,7 +1315,7 @@ func (x *ProbeNow) String() string {
 func (*ProbeNow) ProtoMessage() {}
 
 func (x *ProbeNow) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[15]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1170,7 +1328,7 @@ func (x *ProbeNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeNow.ProtoReflect.Descriptor instead.
 func (*ProbeNow) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProbeNow) GetInstances() []uint32 {
@@ -1184,10 +1342,12 @@ var File_fairlead_v1_evidence_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\n" +
-	"\x1afairlead/v1/evidence.proto\x12\vfairlead.v1\x1a\x18fairlead/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\"\\\n" +
+	"\x1afairlead/v1/evidence.proto\x12\vfairlead.v1\x1a\x18fairlead/v1/common.proto\x1a\x1egoogle/protobuf/duration.proto\"\x8c\x01\n" +
 	"\x15ReportOutcomesRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12+\n" +
-	"\x04rows\x18\x02 \x03(\v2\x17.fairlead.v1.OutcomeRowR\x04rows\"\x80\x01\n" +
+	"\x04rows\x18\x02 \x03(\v2\x17.fairlead.v1.OutcomeRowR\x04rows\x12\x12\n" +
+	"\x04zone\x18\x03 \x01(\tR\x04zone\x12\x1a\n" +
+	"\brevision\x18\x04 \x01(\tR\brevision\"\x80\x01\n" +
 	"\n" +
 	"OutcomeRow\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x0e\n" +
@@ -1195,13 +1355,14 @@ const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\x06failed\x18\x03 \x01(\rR\x06failed\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\rR\arefused\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\"\x18\n" +
-	"\x16ReportOutcomesResponse\"\xa3\x01\n" +
+	"\x16ReportOutcomesResponse\"\xbd\x01\n" +
 	"\x13ReportMergedRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
 	"\x04rows\x18\x02 \x03(\v2\x16.fairlead.v1.MergedRowR\x04rows\x12\x1c\n" +
 	"\treporters\x18\x03 \x01(\rR\treporters\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x14\n" +
-	"\x05calls\x18\x05 \x01(\x04R\x05calls\"\xd5\x01\n" +
+	"\x05calls\x18\x05 \x01(\x04R\x05calls\x12\x18\n" +
+	"\acallers\x18\x06 \x03(\tR\acallers\"\xbb\x02\n" +
 	"\tMergedRow\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\rR\x02ok\x12\x16\n" +
@@ -1210,7 +1371,21 @@ const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\x04hurt\x18\x05 \x01(\x06R\x04hurt\x12\x1a\n" +
 	"\brefusing\x18\x06 \x01(\x06R\brefusing\x12\x1a\n" +
 	"\bcompared\x18\a \x01(\rR\bcompared\x12\x1a\n" +
-	"\bexpected\x18\b \x01(\x04R\bexpected\"\x16\n" +
+	"\bexpected\x18\b \x01(\x04R\bexpected\x12-\n" +
+	"\x05zones\x18\t \x03(\v2\x17.fairlead.v1.MergedPartR\x05zones\x125\n" +
+	"\trevisions\x18\n" +
+	" \x03(\v2\x17.fairlead.v1.MergedPartR\trevisions\"\xec\x01\n" +
+	"\n" +
+	"MergedPart\x12\x16\n" +
+	"\x06caller\x18\x01 \x01(\rR\x06caller\x12\x0e\n" +
+	"\x02ok\x18\x02 \x01(\rR\x02ok\x12\x16\n" +
+	"\x06failed\x18\x03 \x01(\rR\x06failed\x12\x1c\n" +
+	"\treporters\x18\x04 \x01(\x06R\treporters\x12\x12\n" +
+	"\x04hurt\x18\x05 \x01(\x06R\x04hurt\x12\x1a\n" +
+	"\brefusing\x18\x06 \x01(\x06R\brefusing\x12\x1a\n" +
+	"\bcompared\x18\a \x01(\rR\bcompared\x12\x1a\n" +
+	"\bexpected\x18\b \x01(\x04R\bexpected\x12\x18\n" +
+	"\afailing\x18\t \x01(\x06R\afailing\"\x16\n" +
 	"\x14ReportMergedResponse\"\xab\x01\n" +
 	"\fProbeRequest\x120\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.fairlead.v1.ProberHelloH\x00R\x05hello\x12/\n" +
@@ -1286,7 +1461,7 @@ func file_fairlead_v1_evidence_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_evidence_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_v1_evidence_proto_msgTypes = make([]protoimpl.MessageInfo, 16)
+var file_fairlead_v1_evidence_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
 var file_fairlead_v1_evidence_proto_goTypes = []any{
 	(ProbeResult)(0),               // 0: fairlead.v1.ProbeResult
 	(*ReportOutcomesRequest)(nil),  // 1: fairlead.v1.ReportOutcomesRequest
@@ -1294,47 +1469,50 @@ var file_fairlead_v1_evidence_proto_goTypes = []any{
 	(*ReportOutcomesResponse)(nil), // 3: fairlead.v1.ReportOutcomesResponse
 	(*ReportMergedRequest)(nil),    // 4: fairlead.v1.ReportMergedRequest
 	(*MergedRow)(nil),              // 5: fairlead.v1.MergedRow
-	(*ReportMergedResponse)(nil),   // 6: fairlead.v1.ReportMergedResponse
-	(*ProbeRequest)(nil),           // 7: fairlead.v1.ProbeRequest
-	(*ProberHello)(nil),            // 8: fairlead.v1.ProberHello
-	(*ProbeLooks)(nil),             // 9: fairlead.v1.ProbeLooks
-	(*ProbeLook)(nil),              // 10: fairlead.v1.ProbeLook
-	(*ProberBeat)(nil),             // 11: fairlead.v1.ProberBeat
-	(*ProbeResponse)(nil),          // 12: fairlead.v1.ProbeResponse
-	(*ProbeAssignment)(nil),        // 13: fairlead.v1.ProbeAssignment
-	(*ProbeTarget)(nil),            // 14: fairlead.v1.ProbeTarget
-	(*ProbeCheck)(nil),             // 15: fairlead.v1.ProbeCheck
-	(*ProbeNow)(nil),               // 16: fairlead.v1.ProbeNow
-	(*Epoch)(nil),                  // 17: fairlead.v1.Epoch
-	(*durationpb.Duration)(nil),    // 18: google.protobuf.Duration
+	(*MergedPart)(nil),             // 6: fairlead.v1.MergedPart
+	(*ReportMergedResponse)(nil),   // 7: fairlead.v1.ReportMergedResponse
+	(*ProbeRequest)(nil),           // 8: fairlead.v1.ProbeRequest
+	(*ProberHello)(nil),            // 9: fairlead.v1.ProberHello
+	(*ProbeLooks)(nil),             // 10: fairlead.v1.ProbeLooks
+	(*ProbeLook)(nil),              // 11: fairlead.v1.ProbeLook
+	(*ProberBeat)(nil),             // 12: fairlead.v1.ProberBeat
+	(*ProbeResponse)(nil),          // 13: fairlead.v1.ProbeResponse
+	(*ProbeAssignment)(nil),        // 14: fairlead.v1.ProbeAssignment
+	(*ProbeTarget)(nil),            // 15: fairlead.v1.ProbeTarget
+	(*ProbeCheck)(nil),             // 16: fairlead.v1.ProbeCheck
+	(*ProbeNow)(nil),               // 17: fairlead.v1.ProbeNow
+	(*Epoch)(nil),                  // 18: fairlead.v1.Epoch
+	(*durationpb.Duration)(nil),    // 19: google.protobuf.Duration
 }
 var file_fairlead_v1_evidence_proto_depIdxs = []int32{
 	2,  // 0: fairlead.v1.ReportOutcomesRequest.rows:type_name -> fairlead.v1.OutcomeRow
 	5,  // 1: fairlead.v1.ReportMergedRequest.rows:type_name -> fairlead.v1.MergedRow
-	8,  // 2: fairlead.v1.ProbeRequest.hello:type_name -> fairlead.v1.ProberHello
-	9,  // 3: fairlead.v1.ProbeRequest.looks:type_name -> fairlead.v1.ProbeLooks
-	11, // 4: fairlead.v1.ProbeRequest.beat:type_name -> fairlead.v1.ProberBeat
-	17, // 5: fairlead.v1.ProberHello.epoch:type_name -> fairlead.v1.Epoch
-	10, // 6: fairlead.v1.ProbeLooks.looks:type_name -> fairlead.v1.ProbeLook
-	0,  // 7: fairlead.v1.ProbeLook.result:type_name -> fairlead.v1.ProbeResult
-	13, // 8: fairlead.v1.ProbeResponse.assignment:type_name -> fairlead.v1.ProbeAssignment
-	16, // 9: fairlead.v1.ProbeResponse.now:type_name -> fairlead.v1.ProbeNow
-	11, // 10: fairlead.v1.ProbeResponse.beat:type_name -> fairlead.v1.ProberBeat
-	17, // 11: fairlead.v1.ProbeAssignment.epoch:type_name -> fairlead.v1.Epoch
-	14, // 12: fairlead.v1.ProbeAssignment.targets:type_name -> fairlead.v1.ProbeTarget
-	15, // 13: fairlead.v1.ProbeTarget.check:type_name -> fairlead.v1.ProbeCheck
-	18, // 14: fairlead.v1.ProbeTarget.interval:type_name -> google.protobuf.Duration
-	1,  // 15: fairlead.v1.EvidenceService.ReportOutcomes:input_type -> fairlead.v1.ReportOutcomesRequest
-	4,  // 16: fairlead.v1.EvidenceService.ReportMerged:input_type -> fairlead.v1.ReportMergedRequest
-	7,  // 17: fairlead.v1.ProbeService.Probe:input_type -> fairlead.v1.ProbeRequest
-	3,  // 18: fairlead.v1.EvidenceService.ReportOutcomes:output_type -> fairlead.v1.ReportOutcomesResponse
-	6,  // 19: fairlead.v1.EvidenceService.ReportMerged:output_type -> fairlead.v1.ReportMergedResponse
-	12, // 20: fairlead.v1.ProbeService.Probe:output_type -> fairlead.v1.ProbeResponse
-	18, // [18:21] is the sub-list for method output_type
-	15, // [15:18] is the sub-list for method input_type
-	15, // [15:15] is the sub-list for extension type_name
-	15, // [15:15] is the sub-list for extension extendee
-	0,  // [0:15] is the sub-list for field type_name
+	6,  // 2: fairlead.v1.MergedRow.zones:type_name -> fairlead.v1.MergedPart
+	6,  // 3: fairlead.v1.MergedRow.revisions:type_name -> fairlead.v1.MergedPart
+	9,  // 4: fairlead.v1.ProbeRequest.hello:type_name -> fairlead.v1.ProberHello
+	10, // 5: fairlead.v1.ProbeRequest.looks:type_name -> fairlead.v1.ProbeLooks
+	12, // 6: fairlead.v1.ProbeRequest.beat:type_name -> fairlead.v1.ProberBeat
+	18, // 7: fairlead.v1.ProberHello.epoch:type_name -> fairlead.v1.Epoch
+	11, // 8: fairlead.v1.ProbeLooks.looks:type_name -> fairlead.v1.ProbeLook
+	0,  // 9: fairlead.v1.ProbeLook.result:type_name -> fairlead.v1.ProbeResult
+	14, // 10: fairlead.v1.ProbeResponse.assignment:type_name -> fairlead.v1.ProbeAssignment
+	17, // 11: fairlead.v1.ProbeResponse.now:type_name -> fairlead.v1.ProbeNow
+	12, // 12: fairlead.v1.ProbeResponse.beat:type_name -> fairlead.v1.ProberBeat
+	18, // 13: fairlead.v1.ProbeAssignment.epoch:type_name -> fairlead.v1.Epoch
+	15, // 14: fairlead.v1.ProbeAssignment.targets:type_name -> fairlead.v1.ProbeTarget
+	16, // 15: fairlead.v1.ProbeTarget.check:type_name -> fairlead.v1.ProbeCheck
+	19, // 16: fairlead.v1.ProbeTarget.interval:type_name -> google.protobuf.Duration
+	1,  // 17: fairlead.v1.EvidenceService.ReportOutcomes:input_type -> fairlead.v1.ReportOutcomesRequest
+	4,  // 18: fairlead.v1.EvidenceService.ReportMerged:input_type -> fairlead.v1.ReportMergedRequest
+	8,  // 19: fairlead.v1.ProbeService.Probe:input_type -> fairlead.v1.ProbeRequest
+	3,  // 20: fairlead.v1.EvidenceService.ReportOutcomes:output_type -> fairlead.v1.ReportOutcomesResponse
+	7,  // 21: fairlead.v1.EvidenceService.ReportMerged:output_type -> fairlead.v1.ReportMergedResponse
+	13, // 22: fairlead.v1.ProbeService.Probe:output_type -> fairlead.v1.ProbeResponse
+	20, // [20:23] is the sub-list for method output_type
+	17, // [17:20] is the sub-list for method input_type
+	17, // [17:17] is the sub-list for extension type_name
+	17, // [17:17] is the sub-list for extension extendee
+	0,  // [0:17] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_evidence_proto_init() }
@@ -1343,12 +1521,12 @@ func file_fairlead_v1_evidence_proto_init() {
 		return
 	}
 	file_fairlead_v1_common_proto_init()
-	file_fairlead_v1_evidence_proto_msgTypes[6].OneofWrappers = []any{
+	file_fairlead_v1_evidence_proto_msgTypes[7].OneofWrappers = []any{
 		(*ProbeRequest_Hello)(nil),
 		(*ProbeRequest_Looks)(nil),
 		(*ProbeRequest_Beat)(nil),
 	}
-	file_fairlead_v1_evidence_proto_msgTypes[11].OneofWrappers = []any{
+	file_fairlead_v1_evidence_proto_msgTypes[12].OneofWrappers = []any{
 		(*ProbeResponse_Assignment)(nil),
 		(*ProbeResponse_Now)(nil),
 		(*ProbeResponse_Beat)(nil),
@@ -1359,7 +1537,7 @@ func file_fairlead_v1_evidence_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_evidence_proto_rawDesc), len(file_fairlead_v1_evidence_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   16,
+			NumMessages:   17,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
