@@ -107,6 +107,15 @@ func (ps *parts) join(c label, x eligibility.Outcomes, failing eligibility.Sketc
 	return crowded
 }
 
+// room makes the first room for an instance's parts, for both kinds side by side.
+func (o *open) room() {
+	if o.parts[byZone] == nil {
+		const few = MostCallers / 2
+		all := make(parts, kinds*few)
+		o.parts = [kinds]parts{all[0:0:few], all[few : few : 2*few]}
+	}
+}
+
 func (ps *parts) find(c label) int {
 	for i := range *ps {
 		if (*ps)[i].caller == c {

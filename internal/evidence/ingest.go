@@ -47,6 +47,7 @@ type Ingest struct {
 	tick      int64
 	batches   uint64     // of outcomes, two passes each
 	called    []*service // in this second, by callers that are told apart
+	found     []found    // of the batch in hand; kept to be used again
 	crowded   uint64
 	discarded map[Reason]uint64
 	bytes     map[string]uint64 // :: class → bytes as they came

@@ -98,23 +98,33 @@ func (in *Ingest) Outcomes(r *Reporter, b Batch) {
 	}
 	clear(r.batch)
 	in.batches += 2
+	in.found = in.found[:0]
 	for i := range b.Rows { // first what the reporter saw in all, for comparison
-		if o, n, failed := in.row(&b.Rows[i]); o != nil && o.once(in.batches) {
+		o, n, failed := in.row(&b.Rows[i])
+		in.found = append(in.found, found{o, n, failed})
+		if o != nil && o.once(in.batches) {
 			f := r.batch[o.service]
 			f.n, f.failed = f.n+uint64(n), f.failed+uint64(failed)
 			r.batch[o.service] = f
 		}
 	}
-	for i := range b.Rows {
-		switch o, n, failed := in.row(&b.Rows[i]); {
-		case o == nil:
+	for i, x := range in.found {
+		switch {
+		case x.o == nil:
 			in.discarded[in.why(&b.Rows[i])]++
-		case !o.once(in.batches + 1):
+		case !x.o.once(in.batches + 1):
 			in.discarded[TooMany]++
 		default:
-			in.add(r, o, n, failed, b.Rows[i].Refused > 0)
+			in.add(r, x.o, x.n, x.failed, b.Rows[i].Refused > 0)
 		}
 	}
+}
+
+// found is the instance that a row of the batch in hand is about, and its capped
+// counts.
+type found struct {
+	o         *open
+	n, failed uint32
 }
 
 // once says whether this is the first row about the instance in a pass over a
@@ -168,6 +178,7 @@ func (in *Ingest) add(r *Reporter, o *open, n, failed uint32, refused bool) {
 	in.touch(o)
 	x, most := seen(r.hash, r.batch[o.service], n, failed, refused), failing(r.hash, n, failed)
 	join(&o.row, x)
+	o.room()
 	for k := range kinds {
 		if o.parts[k].join(r.from.names[k], x, most) {
 			in.crowded++
