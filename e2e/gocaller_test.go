@@ -1,6 +1,11 @@
 package e2e
 
 import (
+	"crypto/ecdsa"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -9,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/identity"
 )
 
 // goCaller is a program with the README's ten lines, outside our hosts.
@@ -109,5 +116,80 @@ func TestACallerOfTheReadmesTenLinesSurvivesTheDeathOfEverythingButItsCallees(t 
 	c = f.startCaller("hello", state, identity)
 	c.waitFor("opened with a view from disk", 20*time.Second)
 	c.more(300)
+	c.end()
+}
+
+// expire has the authority sign the identity in a folder anew, for a moment that
+// is over on return.
+func (f *fleet) expire(dir, caller string) {
+	f.t.Helper()
+	block, _ := pem.Decode(f.read(filepath.Join(dir, "key.pem")))
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key.(*ecdsa.PrivateKey))
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	a, err := identity.OpenAuthority(filepath.Join(f.data, "authority"), identity.AuthorityOptions{Lifetime: time.Second})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer a.Close()
+	cert, err := a.Sign(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: csr}), identity.ID{TrustDomain: a.TrustDomain(), Role: identity.Caller, Name: caller})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "cert.pem"), cert, 0o600); err != nil {
+		f.t.Fatal(err)
+	}
+	eventually(f.t, 10*time.Second, "the identity is expired", func() bool { return f.lasts(dir) < 0 })
+}
+
+// lasts is for how long the identity in a folder is good.
+func (f *fleet) lasts(dir string) time.Duration {
+	f.t.Helper()
+	block, _ := pem.Decode(f.read(filepath.Join(dir, "cert.pem")))
+	cert, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return time.Until(cert.NotAfter)
+}
+
+func (f *fleet) read(path string) []byte {
+	f.t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	return content
+}
+
+func TestACallerWhoseIdentityExpiredDuringTheOutagePicksOnAndRenewsItselfWhenThePlaneIsBack(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	dir, state := filepath.Join(f.data, "caller"), filepath.Join(f.data, "state")
+	f.must("identity", "caller", "batch", "--out", dir)
+	f.must("deploy", "hello", "--instances", "2", "--", testapp)
+	c := f.startCaller("hello", state, dir)
+	c.waitFor("first 200 OK", 20*time.Second)
+	c.end()
+
+	f.control.kill()
+	f.expire(dir, "batch")
+	c = f.startCaller("hello", state, dir)
+	c.waitFor("opened with a view from disk", 20*time.Second)
+	c.more(100)
+	if f.lasts(dir) > 0 {
+		t.Error("it was renewed by nobody")
+	}
+	f.control = f.startControl()
+	eventually(t, time.Minute, "the identity is renewed", func() bool { return f.lasts(dir) > identity.DefaultLifetime/2 })
+	eventually(t, time.Minute, "the caller follows again", func() bool {
+		return regexp.MustCompile(`caller/batch\s.*current`).MatchString(f.run("subscribers", "hello").stdout)
+	})
+	c.more(100)
 	c.end()
 }
