@@ -106,6 +106,16 @@ func TestAZoneThatHasItsShareKeepsItsCallers(t *testing.T) {
 	wantShares(t, r.picks(t, 1000, good), map[string]float64{"a": 1})
 }
 
+func TestWhereThePolicySaysAnyAllZonesShareAlikeAndByDefaultTheOwnIsPreferred(t *testing.T) {
+	v := view.Service{AnyZone: true, Endpoints: []view.Endpoint{in("a", "z1", 1000), in("b", "z2", 1000), in("c", "z3", 500)}}
+	r := newRig("z1")
+	r.publish(v)
+	wantShares(t, r.picks(t, 60_000, good), map[string]float64{"a": .4, "b": .4, "c": .2})
+	v.AnyZone = false
+	r.publish(v)
+	wantShares(t, r.picks(t, 1000, good), map[string]float64{"a": 1})
+}
+
 func TestAZoneThatLacksCapacitySpillsWhatItsEndpointsCannotTake(t *testing.T) {
 	// z1 has a sixth of all and should have a third: half of its requests stay.
 	// Only z2 has more than a third, so that all of the rest goes there.

@@ -19,7 +19,8 @@ import (
 // no more requests leave a zone than must. Endpoints that are set aside weigh
 // nothing, and so does a zone that is marked degraded confidence while another
 // is not. A caller without a zone, or in one without endpoints, spreads over
-// all by weight.
+// all by weight, and so do all callers of a service whose policy has them pick
+// from any zone.
 type table struct {
 	view     *view.Service
 	fallback bool // made of configured addresses: there is no view
@@ -37,7 +38,7 @@ func newTable(v *view.Service, members []*member, zone string) *table {
 	t := &table{view: v, members: members, stay: stays}
 	z := weigh(v, usable(members))
 	own, here := z.named(zone)
-	if zone == "" || !here || !z.all[own].counts {
+	if zone == "" || v != nil && v.AnyZone || !here || !z.all[own].counts {
 		t.own = newDraw(z.members, func(i int) float64 { return z.weight(i) })
 		return t
 	}

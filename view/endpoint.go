@@ -76,6 +76,9 @@ type Service struct {
 	// Callers that the service's policy allows; none is everyone. It is in no
 	// digest: every change tells it whole.
 	Callers []string `json:"callers,omitempty"`
+	// AnyZone has callers pick from all zones alike; else they prefer their own.
+	// Like Callers it is in no digest, which holders of earlier programs compute too.
+	AnyZone bool `json:"anyZone,omitempty"`
 	// Endpoints by ID, and Marks by group and zone, each sorted.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	Marks     []ZoneMark `json:"marks,omitempty"`

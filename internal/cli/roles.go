@@ -80,6 +80,7 @@ type GatewayOptions struct {
 	Process
 	Joining
 	Listen, Poll, Ops string
+	Zone              string // empty prefers none
 	Drain             time.Duration
 	BodyTimeout       time.Duration // zero means 20 s
 }
@@ -243,13 +244,14 @@ type gatewayCmd struct {
 	Listen string        `name:"listen" placeholder:"ADDR" default:"127.0.0.1:8080" help:"Where requests come. Default: ${default}."`
 	Poll   string        `name:"poll" placeholder:"ADDR" default:"127.0.0.1:7702" help:"Where hosts dial it; the address that they can reach. Default: ${default}."`
 	Ops    string        `name:"ops" placeholder:"ADDR" default:"127.0.0.1:7703" help:"Where /healthz, /readyz and /metrics are served. Default: ${default}."`
+	Zone   string        `name:"zone" env:"FAIRLEAD_ZONE" placeholder:"ZONE" help:"Zone that it stands in, whose instances are preferred; none prefers none."`
 	Drain  time.Duration `name:"drain" default:"30s" help:"How long requests in flight may go on at the end."`
 	logFlags
 }
 
 func (cmd *gatewayCmd) Run(c *call) error {
 	return c.env.Roles.Gateway(c.ctx, GatewayOptions{
-		Process: c.process(cmd.logFlags), Joining: cmd.joining(), Listen: cmd.Listen, Poll: cmd.Poll, Ops: cmd.Ops, Drain: cmd.Drain, BodyTimeout: cmd.BodyTimeout,
+		Process: c.process(cmd.logFlags), Joining: cmd.joining(), Listen: cmd.Listen, Poll: cmd.Poll, Ops: cmd.Ops, Zone: cmd.Zone, Drain: cmd.Drain, BodyTimeout: cmd.BodyTimeout,
 	})
 }
 

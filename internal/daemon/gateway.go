@@ -45,6 +45,7 @@ type gatewayConfig struct {
 	public, poll string
 	drain        time.Duration
 	bodyTimeout  time.Duration
+	zone         string // empty prefers none
 	token        func(context.Context) (string, error)
 	hint         string
 	// stopping is called when nothing is in flight any more.
@@ -68,7 +69,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 			grpc.ChainUnaryInterceptor(identity.UnaryInterceptor(identity.SocketGatewayPoll)),
 			grpc.ChainStreamInterceptor(identity.StreamInterceptor(identity.SocketGatewayPoll)),
 		},
-		PeerName: peerName, Logger: p.log, Metrics: p.ops.Registry(), Drain: cfg.drain, BodyTimeout: cfg.bodyTimeout, Stopping: cfg.stopping, Watch: p.ops.Watch,
+		PeerName: peerName, Logger: p.log, Metrics: p.ops.Registry(), Zone: cfg.zone, Drain: cfg.drain, BodyTimeout: cfg.bodyTimeout, Stopping: cfg.stopping, Watch: p.ops.Watch,
 	})
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, "", err)
@@ -90,7 +91,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	if err != nil {
 		return nil, errors.Join(err, g.gateway.Close())
 	}
-	g.reports = gateway.Reports{Control: func() string { return g.holder.Status().Control }, Dial: toControl(g.keys, cfg.controls), Alone: g.alone}
+	g.reports = gateway.Reports{Control: func() string { return g.holder.Status().Control }, Dial: toControl(g.keys, cfg.controls), Alone: g.alone, Zone: cfg.zone}
 	g.trust = p.newTrust(&trust{
 		role: identity.Gateway, name: cfg.name, keys: g.keys, controls: cfg.controls, token: cfg.token, hint: cfg.hint,
 		connected: func() bool { return g.holder.Status().Connected },
@@ -211,7 +212,7 @@ func (Roles) Gateway(ctx context.Context, o cli.GatewayOptions) (err error) {
 		return err
 	}
 	g, err := openGateway(p, gatewayConfig{
-		name: o.Name, controls: o.Control, public: o.Listen, poll: o.Poll, drain: o.Drain, bodyTimeout: o.BodyTimeout, token: fleetToken(o.Joining), hint: tokenHint(o.Joining, identity.Gateway),
+		name: o.Name, controls: o.Control, public: o.Listen, poll: o.Poll, drain: o.Drain, bodyTimeout: o.BodyTimeout, zone: o.Zone, token: fleetToken(o.Joining), hint: tokenHint(o.Joining, identity.Gateway),
 	})
 	if err != nil {
 		return err

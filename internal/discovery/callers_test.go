@@ -8,6 +8,7 @@ import (
 
 	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/service"
+	"github.com/fairlead-platform/fairlead/view"
 )
 
 func TestTheCallersThatAPolicyAllowsAreInTheViewAndReportsOfOthersAreDiscardedAndCounted(t *testing.T) {
@@ -46,5 +47,32 @@ func TestTheCallersThatAPolicyAllowsAreInTheViewAndReportsOfOthersAreDiscardedAn
 		if v := l.View("s"); v.Callers != nil {
 			t.Errorf("open again, it allows %v", v.Callers)
 		}
+	})
+}
+
+func TestAZonePolicyThatChangesReachesTheView(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		r.hosts.run(2)
+		l := r.begin()
+		defer l.stop()
+		expect := func(any bool) view.Version {
+			t.Helper()
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			v := l.View("s")
+			if v == nil || v.AnyZone != any {
+				t.Fatalf("the view is %+v, want any zone: %v", v, any)
+			}
+			return v.Version
+		}
+		first := expect(false)
+		p := service.DefaultPolicy()
+		p.Zones = service.AnyZone
+		r.decide(p)
+		if second := expect(true); second == first {
+			t.Error("it is told under the version that was told before")
+		}
+		r.decide(service.DefaultPolicy())
+		expect(false)
 	})
 }

@@ -92,6 +92,7 @@ func (t *term) contract(name string) {
 	t.known[name] = true
 	t.eval.SetService(name, t.inForce(name), t.policy(name).Guard.Policy())
 	t.eval.SetCallers(name, t.policy(name).AllowedCallers)
+	t.eval.SetZones(name, t.policy(name).Zones == service.AnyZone)
 }
 
 // endGrace puts contracts in force that were lenient at the term's beginning.

@@ -108,6 +108,15 @@ func (e *Evaluator) SetCallers(name string, allowed []string) {
 	}
 }
 
+// SetZones says whether a service's callers pick from any zone alike, or prefer
+// their own. The next view tells it.
+func (e *Evaluator) SetZones(name string, any bool) {
+	if s := e.service(name); s.anyZone != any {
+		s.anyZone = any
+		e.touched[name] = true
+	}
+}
+
 // Callers that a service's policy allows; none is everyone.
 func (e *Evaluator) Callers(name string) []string {
 	if s := e.services[name]; s != nil {

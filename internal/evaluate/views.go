@@ -36,10 +36,10 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	way := out.Assembly.From(s.published)
 	way.Seal()
 	switch {
-	case s.published != nil && s.published.Sum == target.Sum && slices.Equal(s.published.Callers, s.callers):
+	case s.published != nil && s.published.Sum == target.Sum && s.told(s.published):
 		s.waiting = nil
 		if out.View = s.published; out.View.Shed { // what waited is no more
-			target.Callers = s.callers
+			s.tell(target)
 			e.issue(s, target)
 			out.View, out.Changed, out.Nature = target, true, view.Adds
 		}
@@ -54,7 +54,7 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 			urgent := trouble.View()
 			urgent.Seal(s.published)
 			if out.Rest = urgent.Sum != target.Sum && (urgent.InRotation() > 0 || target.InRotation() == 0) ||
-				urgent.Sum == target.Sum && !slices.Equal(s.published.Callers, s.callers); out.Rest {
+				urgent.Sum == target.Sum && !s.told(s.published); out.Rest {
 				s.wait(left)
 			}
 			switch {
@@ -71,11 +71,19 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	if !out.Rest {
 		s.waiting = nil
 	}
-	target.Callers = s.callers
+	s.tell(target)
 	out.Nature = way.Nature(s.planned)
 	e.issue(s, target)
 	out.View, out.Changed = target, true
 	return out
+}
+
+// tell puts into a view what its service's policy says to callers.
+func (s *service) tell(v *view.Service) { v.Callers, v.AnyZone = s.callers, s.anyZone }
+
+// told says whether a view says that.
+func (s *service) told(v *view.Service) bool {
+	return v.AnyZone == s.anyZone && slices.Equal(v.Callers, s.callers)
 }
 
 // issue gives a view the next number.
@@ -154,6 +162,7 @@ type service struct {
 	route     view.Route
 	routed    bool          // the route was set: it is the plane's word
 	callers   []string      // that its policy allows; none is everyone
+	anyZone   bool          // its policy has callers pick from any zone
 	instances []*instance   // by identity, once gathered
 	members   []view.Member // likewise
 	moved     bool          // instances came or left, or all are read otherwise

@@ -68,6 +68,9 @@ type Config struct {
 	// Drain is how long requests in flight may go on after Run is told to end;
 	// zero means 30 s.
 	Drain time.Duration
+	// Zone that the gateway stands in: its instances are leased first, where the
+	// service's policy does not say otherwise. Empty prefers none.
+	Zone string
 	// BodyTimeout is how long the body of a request may pause, and how long a slow
 	// one may take before it must have come at minBodyRate; zero means 20 s. It
 	// counts while the gateway waits for the caller, until a response begins.

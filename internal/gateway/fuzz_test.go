@@ -71,7 +71,7 @@ func FuzzPollMessages(f *testing.F) {
 	add(offer, &pb.PollRequest{Message: &pb.PollRequest_Gone{Gone: &pb.InstanceGone{Instance: "a"}}}, offer)
 	add(offer, &pb.PollRequest{Message: &pb.PollRequest_Synced{Synced: &pb.Synced{}}})
 	f.Fuzz(func(t *testing.T, b []byte) {
-		g := &Gateway{log: slog.New(slog.DiscardHandler), room: newRoom(newMetrics().of, nil)}
+		g := &Gateway{log: slog.New(slog.DiscardHandler), room: newRoom(newMetrics().of, nil, "")}
 		g.room.apply(view.NewTable(view.Version{Incarnation: "7f"}, view.Epoch{}, []view.Route{
 			{Service: "s", Splits: []view.Split{{Revision: "r", Percent: 100, Group: "g", Allowed: []string{"r"}}}},
 		}))

@@ -46,7 +46,7 @@ func New(cfg Config) (*Gateway, error) {
 	m := newMetrics()
 	g := &Gateway{
 		cfg: cfg, log: cfg.Logger.With("gateway", cfg.Name), start: time.Now(),
-		metrics: m, room: newRoom(m.of, cfg.Views), stopping: make(chan struct{}),
+		metrics: m, room: newRoom(m.of, cfg.Views, cfg.Zone), stopping: make(chan struct{}),
 	}
 	if cfg.Metrics != nil {
 		if err := m.register(cfg.Metrics, g.room); err != nil {

@@ -22,6 +22,7 @@ type room struct {
 	views   map[string]*view.Service // :: service → what its instances are chosen by
 	wanted  []string                 // services whose views are held
 	holder  Views                    // of them; may be nil
+	zone    string                   // whose instances are preferred; empty prefers none
 
 	index atomic.Pointer[index]
 	boxes atomic.Pointer[[]*outbox] // of the connected hosts; replaced, never changed
@@ -56,10 +57,10 @@ type ticket struct {
 	rules   *lease.Rules
 }
 
-func newRoom(meter func(string) *meter, holder Views) *room {
+func newRoom(meter func(string) *meter, holder Views, zone string) *room {
 	return &room{
 		shards: map[lease.Key]*shard{}, members: map[string]*member{},
-		hosts: map[string]*host{}, views: map[string]*view.Service{}, holder: holder, meter: meter,
+		hosts: map[string]*host{}, views: map[string]*view.Service{}, holder: holder, zone: zone, meter: meter,
 	}
 }
 
@@ -118,7 +119,7 @@ func (rm *room) shardLocked(k lease.Key) *shard {
 	sh := rm.shards[k]
 	if sh == nil {
 		sh = &shard{key: k, q: lease.NewQueue(), room: rm}
-		sh.q.Consider(lease.StandingsOf(rm.views[k.Service], k.Group))
+		sh.q.Consider(lease.StandingsOf(rm.views[k.Service], k.Group, rm.zone))
 		rm.shards[k] = sh
 	}
 	return sh

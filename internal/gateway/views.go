@@ -18,7 +18,7 @@ func (rm *room) see(v *view.Service) {
 	for k, sh := range rm.shards {
 		if k.Service == v.Name {
 			sh.mu.Lock()
-			sh.obey(sh.q.Consider(lease.StandingsOf(v, k.Group)), nil)
+			sh.obey(sh.q.Consider(lease.StandingsOf(v, k.Group, rm.zone)), nil)
 			sh.mu.Unlock()
 		}
 	}

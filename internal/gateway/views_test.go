@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -108,6 +109,33 @@ func TestAnInstanceThatItsViewSaysIsOutGetsNoRequestWhileAnotherMayAnswer(t *tes
 	}
 	if n := r.metric("fairlead_gateway_view", "service", "hello", "incarnation", "7f", "epoch", "1"); n != 4 {
 		t.Errorf("the metric says that view %v is in force", n)
+	}
+}
+
+func TestAGatewayPrefersItsZoneAndObeysAPolicyThatSaysAny(t *testing.T) {
+	held := &views{}
+	r := newRig(t, func(c *gateway.Config) { c.Views, c.Zone = held, "x" })
+	h := r.host("h1")
+	v := &view.Service{Name: "hello"}
+	for id, zone := range map[string]string{"a": "x", "b": "y", "c": "z"} {
+		h.offer(instance{ID: id, Service: "hello", Revision: "hello-00001", Address: r.backend(named(id))}, 4)
+		v.Endpoints = append(v.Endpoints, view.Endpoint{ID: id, Zone: zone, Weight: 1000})
+	}
+	slices.SortFunc(v.Endpoints, func(a, b view.Endpoint) int { return strings.Compare(a.ID, b.ID) })
+	r.tables.publish(1, route("hello", 1))
+	h.synced()
+	publish := func(counter uint64, any bool) {
+		next := *v
+		next.Version, next.AnyZone = view.Version{Incarnation: "7f", Epoch: 1, Counter: counter}, any
+		held.publish(&next)
+	}
+	publish(1, false)
+	if got := r.answers(30); got["a"] != 30 {
+		t.Errorf("the own zone has credits free, and answered by are %v", got)
+	}
+	publish(2, true)
+	if got := r.answers(30); got["a"] != 10 || got["b"] != 10 || got["c"] != 10 {
+		t.Errorf("any zone will do, and answered by are %v", got)
 	}
 }
 

@@ -39,9 +39,9 @@ type Instance struct {
 	// open says that it may be leased: it is live, its revision is allowed, and
 	// its view does not say that it is out, or says so of all.
 	open bool
-	// weight and marked are its standing, as far as it counts.
+	// weight and rank are its standing, as far as it counts.
 	weight int
-	marked bool
+	rank   rank
 	// turn grows with each lease that goes elsewhere while its weight is below
 	// another's.
 	turn uint64

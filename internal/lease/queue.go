@@ -17,7 +17,7 @@ type Queue struct {
 	free      int                 // idle credits of open
 	turn      int                 // where the next search begins, so that ties rotate
 	standings map[string]Standing // :: instance → what its view says; immutable, nil is no view
-	uneven    bool                // weights or marks of open differ
+	uneven    bool                // weights or ranks of open differ
 	relented  bool                // who is out is leased too
 	records   map[string]*record  // :: instance → what became of its requests
 	waiting   fifo

@@ -62,13 +62,40 @@ func TestAViewSaysWhichInstancesOfAGroupAreOutAndWhichAreMarked(t *testing.T) {
 		},
 		Marks: []view.ZoneMark{{Group: "g", Zone: "x", DegradedConfidence: true}, {Group: "g", Zone: ""}, {Group: "h", Zone: "", DegradedConfidence: true}},
 	}
-	if got := fmt.Sprint(lease.StandingsOf(s, "g")); got != "map[a:{1000 true} b:{300 false} c:{0 false}]" {
+	if got := fmt.Sprint(lease.StandingsOf(s, "g", "")); got != "map[a:{1000 true false} b:{300 false false} c:{0 false false}]" {
 		t.Errorf("g: %s", got)
 	}
-	if got := fmt.Sprint(lease.StandingsOf(s, "h")); got != "map[a:{1000 true} b:{300 true} c:{0 false}]" {
+	if got := fmt.Sprint(lease.StandingsOf(s, "h", "")); got != "map[a:{1000 true false} b:{300 true false} c:{0 false false}]" {
 		t.Errorf("h, whose zones are pooled: %s", got)
 	}
-	if lease.StandingsOf(nil, "g") != nil {
+	if lease.StandingsOf(nil, "g", "") != nil {
 		t.Error("no view says something")
+	}
+}
+
+func TestAGatewaysZoneIsPreferredWhereItHasItsShareAndThePolicyDoesNotSayAny(t *testing.T) {
+	s := &view.Service{Name: "s", Endpoints: []view.Endpoint{
+		{ID: "a", Zone: "x", Weight: 1000}, {ID: "b", Zone: "x", Weight: 1000}, {ID: "c", Zone: "y", Weight: 1000}, {ID: "d", Zone: "z", Verdict: view.Ineligible},
+	}}
+	away := func(zone string) (ids string) {
+		for _, e := range s.Endpoints {
+			if lease.StandingsOf(s, "g", zone)[e.ID].Away {
+				ids += e.ID
+			}
+		}
+		return ids
+	}
+	for zone, want := range map[string]string{"": "", "x": "cd", "y": "", "z": "", "nowhere": ""} {
+		if got := away(zone); got != want {
+			t.Errorf("to one in zone %q, away are %q, want %q", zone, got, want)
+		}
+	}
+	s.AnyZone = true
+	if got := away("x"); got != "" {
+		t.Errorf("from any zone alike, and away are %q", got)
+	}
+	s.AnyZone, s.Marks = false, []view.ZoneMark{{Group: "g", Zone: "x", DegradedConfidence: true}, {Group: "g", Zone: "y"}}
+	if x, y := away("x"), away("y"); x != "" || y != "abd" {
+		t.Errorf("x is marked: away from it are %q, and from y %q", x, y)
 	}
 }

@@ -15,19 +15,56 @@ type Standing struct {
 	// Marked says that health is disregarded where it stands: others are
 	// leased first.
 	Marked bool
+	// Away says that it stands in another zone than the one that is preferred:
+	// those of that zone are leased first, among the marked and among the others.
+	Away bool
 }
 
-// StandingsOf is what a service's view says of the instances of one group;
-// nil is no view.
-func StandingsOf(s *view.Service, group string) map[string]Standing {
+// rank in which it is leased: the lowest first.
+func (s Standing) rank() (r rank) {
+	if s.Marked {
+		r += 2
+	}
+	if s.Away {
+		r++
+	}
+	return r
+}
+
+type rank uint8
+
+const ranks = 4
+
+// StandingsOf is what a service's view says of the instances of one group to
+// who stands in a zone; nil is no view, and the empty zone prefers none.
+func StandingsOf(s *view.Service, group, zone string) map[string]Standing {
 	if s == nil {
 		return nil
 	}
+	prefer := prefers(s, group, zone)
 	out := make(map[string]Standing, len(s.Endpoints)) // :: instance → standing
 	for _, e := range s.Endpoints {
-		out[e.ID] = Standing{Weight: e.Weight, Marked: e.In() && s.Disregarded(group, e.Zone)}
+		out[e.ID] = Standing{Weight: e.Weight, Marked: e.In() && s.Disregarded(group, e.Zone), Away: prefer && e.Zone != zone}
 	}
 	return out
+}
+
+// prefers says whether the instances of a zone are leased first there: unless the
+// service's policy has callers pick from any, where they weigh no less than the
+// mean of all zones with instances in rotation. What less instances cannot take
+// would be leased to them all the same, up to their last credit.
+func prefers(s *view.Service, group, zone string) bool {
+	if zone == "" || s.AnyZone || s.Disregarded(group, zone) {
+		return false
+	}
+	total, all := 0, map[string]int{} // :: zone → its weight
+	for _, e := range s.Endpoints {
+		if e.In() && !s.Disregarded(group, e.Zone) {
+			all[e.Zone] += e.Weight
+			total += e.Weight
+		}
+	}
+	return all[zone] > 0 && all[zone]*len(all) >= total
 }
 
 // Consider has instances leased by what a view says of them, from now on. The
@@ -64,9 +101,9 @@ func (q *Queue) reopen() {
 	well, credits := 0, 0
 	for _, in := range all {
 		in.open = in.state == Live && q.rules != nil && q.rules.Allows(in.Revision, in.Minted)
-		in.weight, in.marked = view.FullWeight, false
+		in.weight, in.rank = view.FullWeight, 0
 		if s, known := q.standings[in.ID]; known {
-			in.weight, in.marked = s.Weight, s.Marked
+			in.weight, in.rank = s.Weight, s.rank()
 		}
 		if r := q.records[in.ID]; r != nil && r.out {
 			in.weight = 0
@@ -78,13 +115,13 @@ func (q *Queue) reopen() {
 	q.relented = q.relented && well > 0 && credits == 0
 	for _, in := range all {
 		if well == 0 || q.relented { // health is disregarded
-			in.weight, in.marked = view.FullWeight, false
+			in.weight, in.rank = view.FullWeight, 0
 		}
 		in.open = in.open && in.weight > 0
 		if in.open {
 			q.open = append(q.open, in)
 			q.free += in.idle()
-			q.uneven = q.uneven || in.weight != q.open[0].weight || in.marked != q.open[0].marked
+			q.uneven = q.uneven || in.weight != q.open[0].weight || in.rank != q.open[0].rank
 		}
 	}
 }
@@ -95,11 +132,11 @@ func (in *Instance) share() uint64 { return uint64(in.owned) * uint64(in.weight)
 // most leases that its weight leaves it while others have credits; never below one.
 func (in *Instance) most() int { return max(1, in.owned*in.weight/view.FullWeight) }
 
-// pickUneven is pick where weights or marks differ: those that are not marked
-// first, and each of less than the highest weight by its share of all leases.
+// pickUneven is pick where weights or ranks differ: by rank, and each of less than
+// the highest weight by its share of all leases.
 func (q *Queue) pickUneven(avoid *Instance) *Instance {
-	for _, marked := range [...]bool{false, true} {
-		if in := q.pickWeighed(marked, avoid); in != nil {
+	for r := range rank(ranks) {
+		if in := q.pickWeighed(r, avoid); in != nil {
 			return in
 		}
 	}
@@ -109,10 +146,10 @@ func (q *Queue) pickUneven(avoid *Instance) *Instance {
 	return nil
 }
 
-func (q *Queue) pickWeighed(marked bool, avoid *Instance) *Instance {
+func (q *Queue) pickWeighed(r rank, avoid *Instance) *Instance {
 	highest, all := 0, uint64(0)
 	for _, in := range q.open {
-		if in.marked == marked {
+		if in.rank == r {
 			highest, all = max(highest, in.weight), all+in.share()
 		}
 	}
@@ -120,7 +157,7 @@ func (q *Queue) pickWeighed(marked bool, avoid *Instance) *Instance {
 	n := len(q.open)
 	for k := range n {
 		in := q.open[(q.turn+k)%n]
-		if in.marked != marked {
+		if in.rank != r {
 			continue
 		}
 		if in.weight < highest { // it is its turn once in so many leases

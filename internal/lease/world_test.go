@@ -262,12 +262,14 @@ func (w *world) at(f []string) error {
 	return nil
 }
 
-// view [INSTANCE=WEIGHT[m]]... where m marks its zone; without any it is no view
+// view [INSTANCE=WEIGHT[a][m]]... where m marks its zone, and a says that another
+// is preferred; without any it is no view
 func (w *world) view(f []string) error {
 	w.standings = nil
 	for _, a := range f {
 		id, val, _ := strings.Cut(a, "=")
 		weight, marked := strings.CutSuffix(val, "m")
+		weight, away := strings.CutSuffix(weight, "a")
 		n, err := strconv.Atoi(weight)
 		if err != nil {
 			return err
@@ -275,7 +277,7 @@ func (w *world) view(f []string) error {
 		if w.standings == nil {
 			w.standings = map[string]lease.Standing{}
 		}
-		w.standings[id] = lease.Standing{Weight: n, Marked: marked}
+		w.standings[id] = lease.Standing{Weight: n, Marked: marked, Away: away}
 	}
 	for _, g := range slices.Sorted(maps.Keys(w.rooms)) {
 		w.obey(g, w.room(g).Consider(w.standings))

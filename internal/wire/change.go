@@ -15,7 +15,7 @@ func ChangeProto(c view.Change, welcome view.Epoch) *pb.ViewChange {
 	p := &pb.ViewChange{
 		Service: c.Service, BaseEpoch: c.Base.Epoch, BaseCounter: c.Base.Counter, Counter: c.To.Counter,
 		Deleted: c.Deleted, Empty: c.Empty, Gone: c.Gone, SameMarks: c.SameMarks, Digest: digestBytes(c.Digest),
-		Nature: uint32(c.Nature), Shed: c.Shed, AllowedCallers: c.Callers,
+		Nature: uint32(c.Nature), Shed: c.Shed, AllowedCallers: c.Callers, AnyZone: c.AnyZone,
 	}
 	if c.Epoch != welcome {
 		p.Epoch = EpochProto(c.Epoch)
@@ -48,7 +48,7 @@ func Change(p *pb.ViewChange, region string, e view.Epoch) (view.Change, error) 
 	c := view.Change{
 		Service: p.GetService(), Epoch: e, To: view.Version{Region: region, Incarnation: e.Incarnation, Epoch: e.Number, Counter: p.GetCounter()},
 		Deleted: p.GetDeleted(), Empty: p.GetEmpty(), Gone: list(p.GetGone()), SameMarks: p.GetSameMarks(),
-		Nature: view.Nature(p.GetNature()), Shed: p.GetShed(), Callers: p.GetAllowedCallers(),
+		Nature: view.Nature(p.GetNature()), Shed: p.GetShed(), Callers: p.GetAllowedCallers(), AnyZone: p.GetAnyZone(),
 	}
 	if p.GetBaseCounter() != 0 {
 		c.Base = view.Version{Region: region, Incarnation: e.Incarnation, Epoch: p.GetBaseEpoch(), Counter: p.GetBaseCounter()}

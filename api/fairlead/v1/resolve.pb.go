@@ -100,8 +100,10 @@ type ResolveResponse struct {
 	Refused string `protobuf:"bytes,12,opt,name=refused,proto3" json:"refused,omitempty"`
 	// AllowedCallers of the service's policy; none is everyone.
 	AllowedCallers []string `protobuf:"bytes,13,rep,name=allowed_callers,json=allowedCallers,proto3" json:"allowed_callers,omitempty"`
-	unknownFields  protoimpl.UnknownFields
-	sizeCache      protoimpl.SizeCache
+	// AnyZone: callers pick from all zones alike. Else they prefer their own.
+	AnyZone       bool `protobuf:"varint,14,opt,name=any_zone,json=anyZone,proto3" json:"any_zone,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *ResolveResponse) Reset() {
@@ -225,6 +227,13 @@ func (x *ResolveResponse) GetAllowedCallers() []string {
 	return nil
 }
 
+func (x *ResolveResponse) GetAnyZone() bool {
+	if x != nil {
+		return x.AnyZone
+	}
+	return false
+}
+
 // ResolvedEndpoint is an instance as its callers see it.
 type ResolvedEndpoint struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -337,7 +346,7 @@ const file_fairlead_v1_resolve_proto_rawDesc = "" +
 	"\x19fairlead/v1/resolve.proto\x12\vfairlead.v1\x1a\x16fairlead/v1/view.proto\x1a\x1egoogle/protobuf/duration.proto\"Y\n" +
 	"\x0eResolveRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12-\n" +
-	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xc5\x03\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xe0\x03\n" +
 	"\x0fResolveResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12 \n" +
@@ -352,7 +361,8 @@ const file_fairlead_v1_resolve_proto_rawDesc = "" +
 	" \x03(\v2\x15.fairlead.v1.ZoneMarkR\x05marks\x12\x1c\n" +
 	"\tobjection\x18\v \x01(\tR\tobjection\x12\x18\n" +
 	"\arefused\x18\f \x01(\tR\arefused\x12'\n" +
-	"\x0fallowed_callers\x18\r \x03(\tR\x0eallowedCallers\"\xeb\x01\n" +
+	"\x0fallowed_callers\x18\r \x03(\tR\x0eallowedCallers\x12\x19\n" +
+	"\bany_zone\x18\x0e \x01(\bR\aanyZone\"\xeb\x01\n" +
 	"\x10ResolvedEndpoint\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +

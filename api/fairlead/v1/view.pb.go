@@ -1977,6 +1977,9 @@ type ViewChange struct {
 	// AllowedCallers of the service's policy, all of them: who passes the view on
 	// passes it to no others. None is everyone.
 	AllowedCallers []string `protobuf:"bytes,14,rep,name=allowed_callers,json=allowedCallers,proto3" json:"allowed_callers,omitempty"`
+	// AnyZone of the service's policy: callers pick from all zones alike. Else they
+	// prefer their own.
+	AnyZone bool `protobuf:"varint,15,opt,name=any_zone,json=anyZone,proto3" json:"any_zone,omitempty"`
 	// Epoch of the view, where it is another than the welcome's: a relay may hold
 	// a view of an earlier leader.
 	Epoch         *Epoch `protobuf:"bytes,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -2110,6 +2113,13 @@ func (x *ViewChange) GetAllowedCallers() []string {
 		return x.AllowedCallers
 	}
 	return nil
+}
+
+func (x *ViewChange) GetAnyZone() bool {
+	if x != nil {
+		return x.AnyZone
+	}
+	return false
 }
 
 func (x *ViewChange) GetEpoch() *Epoch {
@@ -2855,7 +2865,7 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x03age\x12(\n" +
 	"\x05doors\x18\v \x01(\v2\x12.fairlead.v1.DoorsR\x05doors\"M\n" +
 	"\x14SubscriptionsRefused\x125\n" +
-	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\xd2\x03\n" +
+	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\xed\x03\n" +
 	"\n" +
 	"ViewChange\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1d\n" +
@@ -2874,7 +2884,8 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\x06digest\x18\v \x01(\fR\x06digest\x12\x16\n" +
 	"\x06nature\x18\f \x01(\rR\x06nature\x12\x12\n" +
 	"\x04shed\x18\r \x01(\bR\x04shed\x12'\n" +
-	"\x0fallowed_callers\x18\x0e \x03(\tR\x0eallowedCallers\x12(\n" +
+	"\x0fallowed_callers\x18\x0e \x03(\tR\x0eallowedCallers\x12\x19\n" +
+	"\bany_zone\x18\x0f \x01(\bR\aanyZone\x12(\n" +
 	"\x05epoch\x18\x14 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\"C\n" +
 	"\n" +
 	"RelayTally\x125\n" +

@@ -1,0 +1,29 @@
+package view
+
+import (
+	"slices"
+	"testing"
+)
+
+// Holders of earlier programs know nothing of zone policies, and compute what they
+// hold themselves.
+func TestWhatAPolicySaysIsToldWithEveryChangeAndInNoDigest(t *testing.T) {
+	old := &Service{Name: "s", Version: Version{Incarnation: "i", Epoch: 1, Counter: 1}, Endpoints: []Endpoint{{ID: "a", Weight: 1000}}}
+	now := *old
+	now.Version.Counter, now.AnyZone, now.Callers = 2, true, []string{"caller/x"}
+	if now.Digest() != old.Digest() {
+		t.Error("a policy is in the digest")
+	}
+	for _, from := range []*Service{nil, old} {
+		got, err := from.Apply(now.ChangeFrom(from))
+		if err != nil || !got.AnyZone || !slices.Equal(got.Callers, now.Callers) {
+			t.Errorf("from %v: %+v, %v", from, got, err)
+		}
+	}
+	back := now
+	back.Version.Counter, back.AnyZone = 3, false
+	c, err := Compose(now.ChangeFrom(old), back.ChangeFrom(&now))
+	if err != nil || c.AnyZone {
+		t.Errorf("two changes are joined to %+v: %v", c, err)
+	}
+}
