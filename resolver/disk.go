@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -65,7 +67,7 @@ func (k kind) decode(b []byte, into any) error {
 	var name, sum string
 	var version, length int
 	// A newer format may have another header after its number.
-	n, _ := fmt.Sscanf(string(head), "%s %d sha256:%s %d", &name, &version, &sum, &length)
+	n := scanHead(string(head), &name, &version, &sum, &length)
 	if name != k.magic || n < 2 {
 		return fmt.Errorf("cannot read %s: its header is not ours", k.what)
 	}
@@ -75,7 +77,7 @@ func (k kind) decode(b []byte, into any) error {
 	if version < 1 || len(body) != length {
 		return fmt.Errorf("cannot read %s: format %d with %d of %d bytes", k.what, version, len(body), length)
 	}
-	if got := sha256.Sum256(body); hex.EncodeToString(got[:]) != sum {
+	if got := sha256.Sum256(body); sum != hex.EncodeToString(got[:]) {
 		return fmt.Errorf("cannot read %s: its checksum does not agree", k.what)
 	}
 	unmarshal := json.Unmarshal
@@ -86,6 +88,27 @@ func (k kind) decode(b []byte, into any) error {
 		return fmt.Errorf("cannot read %s: %w", k.what, err)
 	}
 	return nil
+}
+
+// scanHead says how many fields it found.
+func scanHead(head string, name *string, version *int, sum *string, length *int) (n int) {
+	fields := strings.Fields(head)
+	number := func(i int, into *int) bool {
+		x, err := strconv.Atoi(fields[i])
+		*into = x
+		return err == nil
+	}
+	if len(fields) < 2 {
+		return len(fields)
+	}
+	if *name = fields[0]; !number(1, version) {
+		return 1
+	}
+	if len(fields) < 4 || !number(3, length) {
+		return 2
+	}
+	*sum = strings.TrimPrefix(fields[2], "sha256:")
+	return 4
 }
 
 type loaded struct {

@@ -149,7 +149,8 @@ func (f *filter) takes(m *member) bool {
 }
 
 // Pick an instance of the service. It never waits, takes no lock and does not
-// allocate. The error is a [*PickError], at once.
+// allocate, but for one right after Open that is the first of its service: it
+// works the view out that is on disk, unless that has been done. The error is a [*PickError], at once.
 func (r *Resolver) Pick(service string, options ...Option) (Pick, error) {
 	p := (*r.pools.Load())[service]
 	if p == nil {
@@ -157,8 +158,10 @@ func (r *Resolver) Pick(service string, options ...Option) (Pick, error) {
 	}
 	t := p.table.Load()
 	if t == nil {
-		p.calls.refused()
-		return Pick{}, p.refusals.noView
+		if t = p.first(); t == nil {
+			p.calls.refused()
+			return Pick{}, p.refusals.noView
+		}
 	}
 	var m *member
 	if len(options) == 0 {

@@ -23,7 +23,9 @@ type pool struct {
 	event    func(Event)
 	calls    *callCount // nil counts none
 
-	table     atomic.Pointer[table] // nil where there is neither view nor fallback
+	table     atomic.Pointer[table] // nil where there is neither view nor fallback; see first
+	cold      atomic.Bool           // a view that is on disk was not asked for yet
+	ask       func()                // for that view, and take it by takeFirst; nil where there is none
 	ejections atomic.Uint64
 	dirty     atomic.Bool // endpoints were set aside since the table was made
 
@@ -58,8 +60,40 @@ func (p *pool) take(v *view.Service) {
 	if v == p.view {
 		return
 	}
+	p.takeLocked(v)
+}
+
+func (p *pool) takeLocked(v *view.Service) {
 	p.view, p.members = v, p.keep(v)
 	p.table.Store(newTable(v, p.members, p.zone))
+	p.cold.Store(false)
+}
+
+// first is the table where none was seen: it is made of what is on disk, unless
+// that is done.
+func (p *pool) first() *table {
+	if p.cold.Load() {
+		p.ask()
+		p.cold.Store(false)
+	}
+	return p.table.Load()
+}
+
+// takeFirst has a view picked by unless another came first.
+func (p *pool) takeFirst(v *view.Service) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if v != nil && p.view == nil {
+		p.takeLocked(v)
+	}
+}
+
+// current is what is picked by; nil where there is nothing.
+func (p *pool) current() *table {
+	if t := p.table.Load(); t != nil {
+		return t
+	}
+	return p.first()
 }
 
 // keep makes the members of a view, each with what is known of it already. Both

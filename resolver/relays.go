@@ -153,7 +153,7 @@ func (h *Views) hello() *pb.SubscribeHello {
 	defer h.mu.Unlock()
 	m := &pb.SubscribeHello{Away: away, Name: h.cfg.name(), Session: h.cfg.Session, Library: h.cfg.Library, Features: features(), HoldsNothing: true, RelaysFailed: true}
 	for _, x := range h.held {
-		m.HoldsNothing = m.HoldsNothing && x.held == nil
+		m.HoldsNothing = m.HoldsNothing && x.bare()
 	}
 	for _, relay := range h.doors.Relays {
 		m.RelaysFailed = m.RelaysFailed && h.failed[relay]
@@ -193,6 +193,7 @@ func (h *Views) Told(service string) *view.Service {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if x := h.held[service]; x != nil {
+		h.wakeLocked(service, x)
 		return x.held.Told()
 	}
 	return nil

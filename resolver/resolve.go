@@ -42,7 +42,7 @@ func (r *Resolver) Resolve(service string) (Resolution, error) {
 	var standing ViewStatus
 	standing, out.Age, out.Connected = r.views.standing(service)
 	out.Refused = standing.Refused
-	t := p.table.Load()
+	t := p.current()
 	switch {
 	case t == nil:
 		return Resolution{}, p.refusals.noView
@@ -119,7 +119,7 @@ func (r *Resolver) Status() Status {
 
 func (p *pool) status(v ViewStatus) ServiceStatus {
 	s := ServiceStatus{ViewStatus: v, Ejected: p.ejected(), Ejections: p.ejections.Load()}
-	if t := p.table.Load(); t != nil {
+	if t := p.current(); t != nil {
 		s.Endpoints, s.Fallback = len(t.members), t.fallback
 		if !t.fallback {
 			s.Marked = markedZones(t.view)

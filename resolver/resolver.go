@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -77,10 +76,9 @@ func open(ctx context.Context, cfg Config, views ViewsConfig, folder *credential
 	if r.views, err = OpenViews(views); err != nil {
 		return nil, fmt.Errorf("cannot open a resolver: %w", err)
 	}
-	if err := r.Subscribe(cfg.Services...); err != nil {
+	if err := r.subscribe(cfg.Services); err != nil {
 		return nil, fmt.Errorf("cannot open a resolver: %w", err)
 	}
-	r.warm()
 	r.start()
 	r.awaitFirst(ctx)
 	return r, nil
@@ -99,33 +97,13 @@ func library() string {
 	return "resolver-go"
 }
 
-// warm has what is on disk picked by, as many services at a time as there are
-// processors.
-func (r *Resolver) warm() {
-	work := make(chan *pool)
-	var workers sync.WaitGroup
-	for range runtime.GOMAXPROCS(0) {
-		workers.Go(func() {
-			for p := range work {
-				if v := r.views.View(p.service); v != nil {
-					r.views.panics.catch("loading "+p.service, func() { p.take(v) })
-				}
-			}
-		})
-	}
-	for _, p := range *r.pools.Load() {
-		work <- p
-	}
-	close(work)
-	workers.Wait()
-}
-
 // start runs what runs until Close.
 func (r *Resolver) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	r.cancel = cancel
-	r.views.OnChange(r.see)
 	panics := &r.views.panics
+	r.views.listen(r.see)
+	r.running.Go(func() { panics.catch("loading views", r.views.tellAll) }) // but for those that are asked for before
 	r.running.Go(func() { panics.again(ctx, "following the plane", func() { _ = r.views.Run(ctx) }) })
 	r.running.Go(func() { panics.again(ctx, "telling the observer", func() { r.observe(ctx) }) })
 	r.running.Go(func() { panics.again(ctx, "keeping time", func() { r.keepTime(ctx) }) })
@@ -149,29 +127,49 @@ func (r *Resolver) Close() error {
 // Subscribe has the views of more services held, from now on and on disk. One
 // whose view is on disk is picked by at once. The error names a limit.
 func (r *Resolver) Subscribe(services ...string) error {
-	r.mu.Lock()
-	next := maps.Clone(*r.pools.Load())
-	for _, s := range services {
-		if s == "" {
-			r.mu.Unlock()
-			return errors.New("cannot subscribe to a service without a name")
-		}
-		if next[s] == nil {
-			next[s] = newPool(s, &r.cfg, r.clock, r.stirred, r.event)
-			next[s].calls = &r.calls
-		}
+	if err := r.subscribe(services); err != nil {
+		return err
 	}
-	if len(next) > MostServices {
-		r.mu.Unlock()
-		return fmt.Errorf("cannot subscribe to %d services: %d may be", len(next), MostServices)
-	}
-	r.pools.Store(&next)
-	r.views.Add(services...)
-	r.mu.Unlock()
 	for _, s := range services {
 		r.views.deliver(s)
 	}
 	return nil
+}
+
+func (r *Resolver) subscribe(services []string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	next := maps.Clone(*r.pools.Load())
+	for _, s := range services {
+		if s == "" {
+			return errors.New("cannot subscribe to a service without a name")
+		}
+		if next[s] == nil {
+			next[s] = r.newPool(s)
+		}
+	}
+	if len(next) > MostServices {
+		return fmt.Errorf("cannot subscribe to %d services: %d may be", len(next), MostServices)
+	}
+	r.pools.Store(&next)
+	r.views.Add(services...)
+	return nil
+}
+
+// newPool picks by what is on disk from its first pick on.
+func (r *Resolver) newPool(service string) *pool {
+	p := newPool(service, &r.cfg, r.clock, r.stirred, r.event)
+	p.calls = &r.calls
+	if !r.views.has(service) {
+		return p
+	}
+	p.ask = func() {
+		r.views.panics.catch("loading "+service, func() { p.takeFirst(r.views.View(service)) })
+	}
+	if p.cold.Store(true); p.table.Load() != nil { // what is on disk goes before a fallback
+		p.first()
+	}
+	return p
 }
 
 // Unsubscribe has the views of services held no more; they are removed from
@@ -209,7 +207,7 @@ func (r *Resolver) holds(service string) bool {
 	if p == nil {
 		return false
 	}
-	t := p.table.Load()
+	t := p.current()
 	return t != nil && !t.fallback
 }
 
@@ -221,7 +219,7 @@ func (r *Resolver) awaitFirst(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.FirstView)
 	defer cancel()
 	pools := *r.pools.Load()
-	bare := slices.DeleteFunc(slices.Clone(r.cfg.Services), func(s string) bool { return pools[s].table.Load() != nil })
+	bare := slices.DeleteFunc(slices.Clone(r.cfg.Services), func(s string) bool { return pools[s].table.Load() != nil || r.views.has(s) })
 	if err := r.Await(ctx, bare...); err != nil {
 		r.cfg.Log.Info("no view came yet", "services", bare)
 	}

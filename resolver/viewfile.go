@@ -47,8 +47,18 @@ func appendEndpoint(b []byte, e *view.Endpoint) []byte {
 	return append(b, 0)
 }
 
+// dormant is a view as its file says it: what was told of endpoints is still to
+// be read, which need not be before somebody asks.
+type dormant struct {
+	view.ServiceSnapshot
+	endpoints []byte // nil: they are read
+}
+
+// UnmarshalJSON reads body 1.
+func (d *dormant) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &d.ServiceSnapshot) }
+
 func unmarshalView(body []byte, into any) error {
-	s, ok := into.(*view.ServiceSnapshot)
+	d, ok := into.(*dormant)
 	if !ok {
 		return fmt.Errorf("a %T is no view", into)
 	}
@@ -56,21 +66,28 @@ func unmarshalView(body []byte, into any) error {
 	if n <= 0 || length > uint64(len(body)-n) {
 		return errTruncated
 	}
-	if err := json.Unmarshal(body[n:n+int(length)], s); err != nil {
-		return err
+	d.endpoints = body[n+int(length):]
+	return json.Unmarshal(body[n:n+int(length)], &d.ServiceSnapshot)
+}
+
+// wake reads the endpoints.
+func (d *dormant) wake() error {
+	if d.endpoints == nil {
+		return nil
 	}
-	r := reader{rest: string(body[n+int(length):])} // every string is a part of this one
+	r := reader{rest: string(d.endpoints)} // every string is a part of this one
 	count := r.number()
 	if count > uint64(len(r.rest)) { // an endpoint has at least a byte
 		return errTruncated
 	}
-	s.Told.Endpoints = make([]view.Endpoint, count)
-	for i := range s.Told.Endpoints {
-		s.Told.Endpoints[i] = r.endpoint()
+	endpoints := make([]view.Endpoint, count)
+	for i := range endpoints {
+		endpoints[i] = r.endpoint()
 	}
 	if r.failed || r.rest != "" {
 		return errTruncated
 	}
+	d.Told.Endpoints, d.endpoints = endpoints, nil
 	return nil
 }
 

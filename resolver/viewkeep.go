@@ -55,7 +55,7 @@ func (h *Views) load() {
 // onDisk is what the file of a view says.
 type onDisk struct {
 	loaded
-	snapshot view.ServiceSnapshot
+	dormant
 }
 
 // read the files of services, as many at a time as there are processors.
@@ -66,7 +66,7 @@ func (h *Views) read(services []string) []onDisk {
 	for range min(runtime.GOMAXPROCS(0), len(services)) {
 		readers.Go(func() {
 			for i := next.Add(1) - 1; i < int64(len(services)); i = next.Add(1) - 1 {
-				out[i].loaded = viewFile.load(h.pathOf(services[i]), &out[i].snapshot)
+				out[i].loaded = viewFile.load(h.pathOf(services[i]), &out[i].dormant)
 			}
 		})
 	}
@@ -81,15 +81,29 @@ func (h *Views) loaded(service string, f onDisk) {
 	if !f.found {
 		return
 	}
-	if f.snapshot.Told.Name != service || f.snapshot.Told.Version.Zero() {
-		h.noteLocked(setAside(h.pathOf(service), fmt.Errorf("the view of %q is in the file of %q", f.snapshot.Told.Name, service)))
+	if f.Told.Name != service || f.Told.Version.Zero() {
+		h.noteLocked(setAside(h.pathOf(service), fmt.Errorf("the view of %q is in the file of %q", f.Told.Name, service)))
 		return
 	}
-	held := view.RestoreService(f.snapshot)
-	h.held[service] = &holding{held: held, kept: held, fromDisk: held}
+	h.held[service] = &holding{asleep: &f.dormant}
 	if f.written.After(h.heard) {
 		h.heard = f.written
 	}
+}
+
+// wakeLocked has a view that is on disk held, if that was still to be done.
+func (h *Views) wakeLocked(service string, x *holding) {
+	d := x.asleep
+	if d == nil {
+		return
+	}
+	x.asleep = nil
+	if err := d.wake(); err != nil {
+		h.noteLocked("of " + service + ": " + setAside(h.pathOf(service), fmt.Errorf("cannot read the view: %w", err)))
+		return
+	}
+	x.held = view.RestoreService(d.ServiceSnapshot)
+	x.kept, x.fromDisk = x.held, x.held
 }
 
 // keepLoop writes what is held whenever it is not what is on disk. It tries

@@ -110,6 +110,7 @@ type lost struct {
 
 // holding is what is held of one service.
 type holding struct {
+	asleep   *dormant // on disk, and not yet asked for: all below are nil; see wakeLocked
 	held     *view.HeldService
 	kept     *view.HeldService // on disk
 	applied  *view.HeldService // who listens was told
@@ -118,7 +119,8 @@ type holding struct {
 	refused  string // why the plane does not give its view
 }
 
-// OpenViews loads what is on disk; nothing is dialled before Run. A file that
+// OpenViews looks at what is on disk; nothing is dialled before Run. Files are
+// checked whole, and views worked out of them when they are asked for. A file that
 // cannot be read is set aside and said in Status: the error is about cfg alone.
 func OpenViews(cfg ViewsConfig) (*Views, error) {
 	if cfg.Name == "" || cfg.Folder == "" || len(cfg.Controls) == 0 {
@@ -172,10 +174,22 @@ func (h *Views) View(service string) *view.Service {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if x := h.held[service]; x != nil {
+		h.wakeLocked(service, x)
 		return x.held.Serving()
 	}
 	return nil
 }
+
+// has says whether something is held of a service.
+func (h *Views) has(service string) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := h.held[service]
+	return x != nil && !x.bare()
+}
+
+// bare says that nothing is held.
+func (x *holding) bare() bool { return x.held == nil && x.asleep == nil }
 
 // Want says which services' views are to be held; those of others are dropped,
 // from disk too. Until it was called, what is on disk is held.
@@ -237,17 +251,16 @@ func (h *Views) dropLocked(service string) {
 // comes into force, one at a time, before it is acknowledged. cancel ends the
 // calls, but for one under way.
 func (h *Views) OnChange(f func(*view.Service)) (cancel func()) {
+	cancel = h.listen(f)
+	h.tellAll()
+	return cancel
+}
+
+// listen is OnChange without what is held already.
+func (h *Views) listen(f func(*view.Service)) (cancel func()) {
 	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.hook = &f
-	names := make([]string, 0, len(h.held))
-	for name := range h.held {
-		names = append(names, name)
-	}
-	h.mu.Unlock()
-	slices.Sort(names)
-	for _, name := range names {
-		h.deliver(name)
-	}
 	return func() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
@@ -257,17 +270,25 @@ func (h *Views) OnChange(f func(*view.Service)) (cancel func()) {
 	}
 }
 
+// tellAll tells who listens of all that is held.
+func (h *Views) tellAll() {
+	h.mu.Lock()
+	names := make([]string, 0, len(h.held))
+	for name := range h.held {
+		names = append(names, name)
+	}
+	h.mu.Unlock()
+	slices.Sort(names)
+	for _, name := range names {
+		h.deliver(name)
+	}
+}
+
 // deliver tells who listens of a service's newest view.
 func (h *Views) deliver(service string) {
 	h.delivery.Lock()
 	defer h.delivery.Unlock()
-	h.mu.Lock()
-	x, hook := h.held[service], h.hook
-	var held *view.HeldService
-	if x != nil {
-		held = x.held
-	}
-	h.mu.Unlock()
+	x, held, hook := h.newest(service)
 	if held == nil {
 		return
 	}
@@ -280,6 +301,17 @@ func (h *Views) deliver(service string) {
 	h.changedLocked()
 	signal(h.ack)
 	signal(h.dirty)
+}
+
+// newest is what is held of a service, and who listens.
+func (h *Views) newest(service string) (x *holding, held *view.HeldService, hook *func(*view.Service)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if x = h.held[service]; x == nil {
+		return nil, nil, nil
+	}
+	h.wakeLocked(service, x)
+	return x, x.held, h.hook
 }
 
 // Run subscribes and keeps what comes, until ctx ends. It can be called once.
@@ -343,6 +375,7 @@ func (h *Views) hold(c view.Change) (told *view.Service, err error) {
 	if x == nil {
 		return nil, nil
 	}
+	h.wakeLocked(c.Service, x)
 	next, err := x.held.Take(c, h.cfg.Clock().Sub(h.began))
 	if err != nil {
 		h.refusals++

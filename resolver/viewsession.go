@@ -263,7 +263,9 @@ func (h *Views) edits(named map[string]bool) *pb.SubscribeRequest {
 		}
 		named[service] = true
 		sub := &pb.Subscription{Service: service}
-		if t := h.held[service].held.Told(); t != nil {
+		x := h.held[service]
+		h.wakeLocked(service, x)
+		if t := x.held.Told(); t != nil {
 			sub.Held = wire.HeldProto(t.Version, t.Digest().String())
 		}
 		e.Add = append(e.Add, sub)

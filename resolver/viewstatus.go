@@ -82,6 +82,10 @@ func (h *Views) ageLocked() time.Duration {
 
 func (x *holding) status(service string) ViewStatus {
 	v := ViewStatus{Service: service, Objection: x.held.Objection(), Refused: x.refused}
+	if d := x.asleep; d != nil {
+		v.Version, v.Keeps, v.Source, v.Objection = d.Told.Version, d.Told.Version, SourceDisk, d.Objection
+		return v
+	}
 	if t := x.held.Told(); t != nil {
 		v.Version, v.Source = t.Version, SourceStream
 		if x.held == x.fromDisk {
