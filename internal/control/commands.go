@@ -165,6 +165,9 @@ type watch struct {
 	lines map[string][]string
 	// believed is what an instance waits for besides; nil is nothing.
 	believed func(instance string) (ok bool, why string)
+	// patience is after how long beyond the dwell an instance is ready whatever is
+	// believed of it; zero waits for ever.
+	patience time.Duration
 	why      map[string]string // :: slot → why its instance is not believed
 }
 
@@ -178,8 +181,8 @@ func newWatch(dwell time.Duration, rev service.Revision, round int32) *watch {
 }
 
 // judged is a watch that waits for each instance's verdict too: to be ready,
-// or, once, to have been. What puts things back, or moves traffic to who is
-// there, waits for none: it takes the best that there is.
+// or, once, to have been. What moves traffic to who is there waits for none: it
+// takes the best that there is.
 func (j *job) judged(rev service.Revision, round int32, once bool) *watch {
 	w := newWatch(j.c.cfg.Dwell, rev, round)
 	w.why = map[string]string{}
@@ -187,6 +190,18 @@ func (j *job) judged(rev service.Revision, round int32, once bool) *watch {
 		v := j.c.cfg.Verdicts.Of(rev.Service, instance)
 		return v.Ready || once && v.Before, v.Why
 	}
+	return w
+}
+
+// putBackPatience is how long what is started again after a failure waits for its
+// verdict: requests are held meanwhile.
+const putBackPatience = 15 * time.Second
+
+// putting back waits for verdicts as a deploy does, but not for long: then the
+// best that there is answers.
+func (j *job) puttingBack(rev service.Revision) *watch {
+	w := j.judged(rev, 0, false)
+	w.patience = putBackPatience
 	return w
 }
 
@@ -208,12 +223,12 @@ func (w *watch) ready(slots []service.Slot, world *service.World) (n int, again 
 		}
 		left := w.dwell - max(time.Since(seen.since), live.LiveFor)
 		if left <= 0 {
-			if w.believes(s, live) {
+			if left += w.patience; w.believes(s, live) || w.patience > 0 && left <= 0 {
 				n++
+				continue
 			}
-			continue
 		}
-		if again == 0 || left < again {
+		if left > 0 && (again == 0 || left < again) {
 			again = left
 		}
 	}

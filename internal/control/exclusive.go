@@ -215,7 +215,7 @@ func (j *job) startLead(ctx context.Context, lead, reason string) error {
 	if err := j.assign(ctx, nil, placed, placed.Slots); err != nil {
 		return err
 	}
-	return j.awaitReady(ctx, nil, placed.Slots, newWatch(j.c.cfg.Dwell, placed, 0), placed.Template.ReadyDeadline())
+	return j.awaitReady(ctx, nil, placed.Slots, j.puttingBack(placed), placed.Template.ReadyDeadline()+putBackPatience)
 }
 
 // moveAlone has slots of what cannot run beside another leave hosts that drain:

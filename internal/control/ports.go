@@ -61,6 +61,8 @@ type Verdict struct {
 	// Before says that it was ready once: what it became since is for callers
 	// to go round, and no reason to wait with a change.
 	Before bool
+	// Unseen says that nobody sees how it does. It stays ready if it was.
+	Unseen bool
 	Why    string // it is not ready, or not known to be
 }
 

@@ -159,8 +159,8 @@ func (j *job) stopSurplus(ctx context.Context, r *saga.Run) error {
 	return nil
 }
 
-// restart replaces every process of the serving revisions, slot by slot: the
-// new one is live before the old is withdrawn. A slot that the spreading rule
+// restart replaces every process of the serving revisions, slot by slot, the worst
+// by their verdicts first: the new one is live before the old is withdrawn. A slot that the spreading rule
 // would place on another host is placed there.
 func (j *job) restart() saga.Definition {
 	return saga.Definition{
@@ -186,11 +186,12 @@ func (j *job) replace(ctx context.Context, r *saga.Run) error {
 		}
 		rev = j.snapshot().Revision(rev.Value.Name)
 		rev.Value.Round = round
-		for _, slot := range rev.Value.Slots {
-			if err := j.replaceSlot(ctx, r, rev.Value, slot); err != nil {
-				return fmt.Errorf("slot %s was not replaced: %w", slot.ID, err)
+		for left := rev.Value.Slots; len(left) > 0; n++ {
+			left = rev.Value.WorstFirst(left, j.world())
+			if err := j.replaceSlot(ctx, r, rev.Value, left[0]); err != nil {
+				return fmt.Errorf("slot %s was not replaced: %w", left[0].ID, err)
 			}
-			n++
+			left = left[1:]
 		}
 	}
 	r.Text("%s replaced, round %d", plural(n, "instance"), round)

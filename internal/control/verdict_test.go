@@ -1,6 +1,7 @@
 package control_test
 
 import (
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -128,4 +129,67 @@ func TestAScaleDownStopsFirstWhoIsOutOfRotationByItsVerdict(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestARestartBeginsWithWhoIsOutOfRotationAndEndsWithWhoDoesWell(t *testing.T) {
+	inRegion(t, 1, func(r *rig) {
+		o := r.judged(0)
+		r.deploy("hello", "one")
+		r.write("hello", func(d *service.Desired) { d.Instances = 3 })
+		r.within(60*time.Second, "three serve", func() bool { return r.catalog("hello").Instances == 3 })
+		before := map[string]string{} // :: slot → process
+		for _, i := range r.live("hello-00001") {
+			before[i.Slot] = i.ID
+		}
+		o.say(before["hello-00001.2"], control.Verdict{Before: true, Why: "ineligible: a third of its requests fails"})
+		o.say(before["hello-00001.1"], control.Verdict{Ready: true, Before: true, Unseen: true})
+		var order []string
+		r.write("hello", func(d *service.Desired) { d.Round++ })
+		r.within(2*time.Minute, "all are replaced", func() bool {
+			for _, i := range r.live("hello-00001") {
+				if i.ID != before[i.Slot] && !slices.Contains(order, i.Slot) {
+					order = append(order, i.Slot)
+				}
+			}
+			return r.saga("hello", service.WorkRestart).State == saga.Done
+		})
+		if want := []string{"hello-00001.2", "hello-00001.1", "hello-00001.0"}; !slices.Equal(order, want) {
+			t.Errorf("replaced in the order %v, want %v", order, want)
+		}
+	})
+}
+
+func TestWhatIsStartedAgainAfterAFailureWaitsForItsVerdictAndNotForEver(t *testing.T) {
+	for name, believed := range map[string]bool{"it is believed": true, "nothing is said of it": false} {
+		t.Run(name, func(t *testing.T) {
+			inRegion(t, 1, func(r *rig) {
+				neverTwo(r)
+				o := r.judged(0)
+				r.swap("hello", "one")
+				r.serves(10*time.Second, "hello", "hello-00001")
+				first := r.live("hello-00001")[0].ID
+				r.swap("hello", "two")
+				r.within(30*time.Second, "the new one is tried", func() bool { return r.deploySaga("hello").At() == "ready" })
+				o.say("hello", control.Verdict{Why: "unknown: it has only started"})
+				r.within(time.Minute, "the old one runs again", func() bool {
+					live := r.live("hello-00001")
+					return len(live) == 1 && live[0].ID != first
+				})
+				held := func() bool {
+					route, _ := r.gateways.Gateway("g1").Table().Route("hello")
+					return route.Splits[0].Hold
+				}
+				time.Sleep(10 * time.Second)
+				if !held() {
+					t.Fatal("requests go to it before it is believed")
+				}
+				if believed {
+					o.say("hello", control.Verdict{Ready: true})
+					r.within(2*time.Second, "it is believed, and answers", func() bool { return !held() })
+					return
+				}
+				r.within(15*time.Second, "the best that there is answers", func() bool { return !held() })
+			})
+		})
+	}
 }

@@ -224,6 +224,10 @@ func (t *term) world() *service.World {
 		v := t.c.cfg.Verdicts.Of(service, instance)
 		return v.Before && !v.Ready
 	}
+	w.Doubts = func(service, instance string) bool {
+		v := t.c.cfg.Verdicts.Of(service, instance)
+		return !v.Ready || v.Unseen
+	}
 	poor := sync.OnceValue(w.PoorHosts)
 	w.Poor = func(host string) string { return poor()[host] }
 	w.Polls = t.clocks.polling(w.Gateways)

@@ -11,5 +11,5 @@ type verdicts struct{ *discovery.Plane }
 // Of implements control.Verdicts.
 func (v verdicts) Of(service, instance string) control.Verdict {
 	r := v.Readiness(service, instance)
-	return control.Verdict{Ready: r.Ready, Before: r.Before, Why: r.Why}
+	return control.Verdict{Ready: r.Ready, Before: r.Before, Unseen: r.Unseen, Why: r.Why}
 }

@@ -1,12 +1,17 @@
 package discovery
 
-import "github.com/fairlead-platform/fairlead/internal/eligibility"
+import (
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+	"github.com/fairlead-platform/fairlead/view"
+)
 
 // Readiness says whether an instance may be routed to by its service's contract.
 type Readiness struct {
 	Ready bool
 	// Before says that it was once in rotation.
 	Before bool
+	// Unseen says that nobody sees how it does.
+	Unseen bool
 	Why    string // it is not ready, or not known to be
 }
 
@@ -28,7 +33,7 @@ func (p *Plane) Readiness(service, instance string) Readiness {
 	case !is:
 		return Readiness{Why: "the discovery plane has not looked at it yet"}
 	case s.Verdict.In() && s.Rule != eligibility.Starting:
-		return Readiness{Ready: true, Before: s.EverReady}
+		return Readiness{Ready: true, Before: s.EverReady, Unseen: s.Verdict == view.Unknown}
 	}
 	return Readiness{Before: s.EverReady, Why: string(s.Verdict) + ": " + s.Account.Why}
 }

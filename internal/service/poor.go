@@ -36,6 +36,28 @@ func (r Revision) Yield(n int, w *World) Revision {
 	return r.Shrink(n)
 }
 
+// WorstFirst is the slots in the order in which a restart replaces what runs in
+// them: first where nothing runs or all is out of rotation, then where somebody is
+// not seen to do well, and last where all do; else as they are.
+func (r Revision) WorstFirst(slots []Slot, w *World) []Slot {
+	out := slices.Clone(slots)
+	slices.SortStableFunc(out, func(a, b Slot) int { return r.standing(a, w) - r.standing(b, w) })
+	return out
+}
+
+// standing is how well a slot's processes do by what is believed of them; the
+// worst is 0.
+func (r Revision) standing(s Slot, w *World) int {
+	running := slices.DeleteFunc(slices.Clone(r.Processes(s.ID, w)), func(i Instance) bool { return i.State == InstanceExited })
+	switch {
+	case len(running) == 0 || r.out(s, w):
+		return 0
+	case w.Doubts != nil && slices.ContainsFunc(running, func(i Instance) bool { return w.Doubts(i.Service, i.ID) }):
+		return 1
+	}
+	return 2
+}
+
 // fewestPoor instances must be out of rotation on a host before it is doubted.
 const fewestPoor = 2
 

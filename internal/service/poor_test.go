@@ -2,6 +2,7 @@ package service
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -67,6 +68,32 @@ func TestWhoIsOutOfRotationIsTheFirstToBeStopped(t *testing.T) {
 	}
 	if r := judgedWorld("a:s- b:s+").revision("s").Yield(1, &World{}); len(r.Slots) != 1 {
 		t.Errorf("without verdicts %d slots are left", len(r.Slots))
+	}
+}
+
+func TestARestartBeginsWithWhoIsOutAndEndsWithWhoDoesWell(t *testing.T) {
+	for _, x := range []struct{ world, doubted, want string }{
+		{"a:s+ b:s- c:s+", "", "1 0 2"},
+		{"a:s+ b:s+ c:s-", "i0 i2", "2 0 1"},
+		{"a:s+ b:s+ c:s+", "i1 i2", "1 2 0"},
+		{"a:s+ b:s+ c:s+", "", "0 1 2"},
+	} {
+		w := judgedWorld(x.world)
+		w.Doubts = func(_, instance string) bool { return slices.Contains(strings.Fields(x.doubted), instance) }
+		r := w.revision("s")
+		var got []string
+		for _, s := range r.WorstFirst(r.Slots, w) {
+			got = append(got, strings.TrimPrefix(s.ID, "s-00001."))
+		}
+		if strings.Join(got, " ") != x.want {
+			t.Errorf("%s, doubted %q: the order is %v, want %s", x.world, x.doubted, got, x.want)
+		}
+	}
+	w := judgedWorld("a:s+ b:s+")
+	r := w.revision("s")
+	w.Instances[r.Slots[1].ID][0].State = InstanceExited
+	if got := r.WorstFirst(r.Slots, w); got[0].ID != "s-00001.1" {
+		t.Errorf("nothing runs in the second slot, and first is %s", got[0].ID)
 	}
 }
 

@@ -84,6 +84,9 @@ type World struct {
 	// Out says that an instance was in rotation and is out by its verdict; nil
 	// says it of none.
 	Out func(service, instance string) bool
+	// Doubts says that an instance is not seen to do well: nobody sees it, or it is
+	// not in rotation; nil says it of none.
+	Doubts func(service, instance string) bool
 	// Poor says why a host is avoided; empty, or nil, is that it is not.
 	Poor func(host string) string
 }
