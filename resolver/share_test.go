@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"unsafe"
 
 	"pgregory.net/rapid"
 
@@ -16,8 +17,8 @@ import (
 func (d *draw) shares(times float64, into map[string]float64) {
 	for _, s := range d.slots {
 		own := (float64(s.cut) + 1) / (1 << 32)
-		into[s.own.ID] += times * own / float64(len(d.slots))
-		into[s.other.ID] += times * (1 - own) / float64(len(d.slots))
+		into[s.m.ID] += times * own / float64(len(d.slots))
+		into[d.slots[s.other].m.ID] += times * (1 - own) / float64(len(d.slots))
 	}
 }
 
@@ -104,5 +105,14 @@ func TestPicksGoOnWhileViewsChangeAndEndpointsAreSetAside(t *testing.T) {
 		if n := m.inflight.Load(); n != 0 {
 			t.Errorf("%s has %d in flight at the end", m.ID, n)
 		}
+	}
+}
+
+func TestWhatRequestsTouchOfAnEndpointSharesItsLineOfMemoryWithNoOther(t *testing.T) {
+	if size := unsafe.Sizeof(node{}); size != nodeSize {
+		t.Errorf("a node has %d bytes, not two lines", size)
+	}
+	if end := unsafe.Offsetof(node{}.bytes) + 8; end > 64 {
+		t.Errorf("what requests touch ends at %d", end)
 	}
 }

@@ -162,11 +162,14 @@ func markedZone(v *view.Service, zone string) bool {
 
 // pick by the rules of the table; nil where there is no member at all.
 func (t *table) pick() *member {
-	d := &t.own
-	if t.stay != stays && rand.Uint32() > t.stay && len(t.others.slots) > 0 {
-		d = &t.others
+	d, random := &t.own, rand.Uint64()
+	if t.stay != stays && len(t.others.slots) > 0 {
+		if uint32(random) > t.stay {
+			d = &t.others
+		}
+		random = further(random)
 	}
-	if m := d.pick(); m != nil {
+	if m := d.pick(random); m != nil {
 		return m
 	}
 	return t.search(nil)
