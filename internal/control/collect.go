@@ -32,7 +32,7 @@ func (j *job) stopCollected(ctx context.Context, r *saga.Run) error {
 		if why, reached := s.MayRoute(j.world()).Revision(name); reached {
 			return fmt.Errorf("%s is not stopped: %s", name, why)
 		}
-		if err := j.stopUnrouted(ctx, name, "nothing refers to it"); err != nil {
+		if err := j.stopUnrouted(ctx, r, name, "nothing refers to it"); err != nil {
 			return err
 		}
 		left := len(j.snapshot().Revision(name).Value.Leaving)
@@ -43,7 +43,7 @@ func (j *job) stopCollected(ctx context.Context, r *saga.Run) error {
 		r.Text("%s", text)
 		return nil
 	}
-	left, err := j.stopWithdrawn(ctx, rev.Value, "it left the revision")
+	left, err := j.stopWithdrawn(ctx, r, rev.Value, "it left the revision")
 	if err != nil {
 		return err
 	}

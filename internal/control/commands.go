@@ -108,9 +108,15 @@ func (j *job) prepare(ctx context.Context, r *saga.Run, rev service.Revision) er
 
 // assign asks for the slots to be kept running, by the revision's round.
 func (j *job) assign(ctx context.Context, r *saga.Run, rev service.Revision, slots []service.Slot) error {
+	return j.assignFor(ctx, r, rev, slots, j.c.cfg.Dwell)
+}
+
+// assignFor is assign; a process of an earlier round stays until the new one has
+// been live for so long.
+func (j *job) assignFor(ctx context.Context, r *saga.Run, rev service.Revision, slots []service.Slot, dwell time.Duration) error {
 	return each(slots, func(s service.Slot) error {
 		err := j.ask(ctx, r, s.Host, commandWait, func(ctx context.Context) error {
-			return j.c.cfg.Hosts.Assign(ctx, j.led.Epoch(), s.Host, rev.Assignment(s.ID, j.c.cfg.Dwell))
+			return j.c.cfg.Hosts.Assign(ctx, j.led.Epoch(), s.Host, rev.Assignment(s.ID, dwell))
 		})
 		if err != nil {
 			return fmt.Errorf("host %s did not take slot %s: %w", s.Host, s.ID, err)

@@ -244,7 +244,7 @@ func (j *job) moveAlone(ctx context.Context, r *saga.Run, placed service.Doc[ser
 	if err := r.Checkpoint(ctx); err != nil {
 		return err
 	}
-	if _, err := j.stopLeaving(ctx, placed.Value, "it moves to another host"); err != nil {
+	if _, err := j.stopWithdrawn(ctx, r, placed.Value, "it moves to another host"); err != nil {
 		return err
 	}
 	limit := rev.Template.DrainTime() + commandWait

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
@@ -157,9 +158,13 @@ func (j *job) tellEnds(ctx context.Context) error {
 	return nil
 }
 
-// endStrays tells hosts to end processes that no record asks for.
+// endStrays tells hosts to end processes that no record asks for, once callers
+// pick none of them.
 func (j *job) endStrays(ctx context.Context) error {
 	strays := j.snapshot().Strays(j.world())
+	if err := j.leaveCallers(ctx, nil, strays, "nobody asked for it"); err != nil {
+		return err
+	}
 	err := each(strays, func(i service.Instance) error {
 		return j.c.cfg.Hosts.Stop(ctx, j.led.Epoch(), i.Host, service.Stop{Slot: i.Slot, Minted: i.Minted, Reason: "nobody asked for it"})
 	})
@@ -172,7 +177,7 @@ func (j *job) endStrays(ctx context.Context) error {
 
 // stopStrays stops processes that no record asks for, and waits for their end.
 func (j *job) stopStrays(ctx context.Context, work service.Work) error {
-	ctx, cancel := context.WithTimeout(ctx, commandWait)
+	ctx, cancel := context.WithTimeout(ctx, commandWait+routing.Grace)
 	defer cancel()
 	if err := j.endStrays(ctx); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
@@ -148,7 +149,7 @@ func (j *job) stopSurplus(ctx context.Context, r *saga.Run) error {
 		if len(rev.Value.Leaving) == 0 {
 			continue
 		}
-		left, err := j.stopWithdrawn(ctx, rev.Value, "it is not wanted there any more")
+		left, err := j.stopWithdrawn(ctx, r, rev.Value, "it is not wanted there any more")
 		if err != nil {
 			return err
 		}
@@ -243,7 +244,7 @@ func (j *job) moveSlot(ctx context.Context, r *saga.Run, rev service.Doc[service
 		return err
 	}
 	rev = j.snapshot().Revision(placed.Name)
-	left, err := j.stopWithdrawn(ctx, rev.Value, "it moves to host "+taken.Host)
+	left, err := j.stopWithdrawn(ctx, r, rev.Value, "it moves to host "+taken.Host)
 	if err != nil {
 		return err
 	}
@@ -258,14 +259,29 @@ func (j *job) replaceSlot(ctx context.Context, r *saga.Run, rev service.Revision
 	if n, _ := w.ready(one, j.world()); n == 1 && j.alone(rev, slot) {
 		return nil
 	}
-	if err := j.assign(ctx, r, rev, one); err != nil {
+	// Its host has the old process beside the new one until it is told otherwise,
+	// or the new one was live for as long as all of this may take.
+	if err := j.assignFor(ctx, r, rev, one, j.c.cfg.Dwell+rev.Template.ReadyDeadline()+routing.Grace); err != nil {
 		return err
 	}
 	if err := j.awaitReady(ctx, r, one, w, rev.Template.ReadyDeadline()); err != nil {
 		return err
 	}
+	if err := j.leaveCallers(ctx, r, earlier(rev, slot, j.world()), "its slot is restarted"); err != nil {
+		return err
+	}
+	if err := j.assign(ctx, r, rev, one); err != nil {
+		return err
+	}
 	err := j.await(ctx, r, rev.Template.ReadyDeadline(), func() (bool, time.Duration, error) { return j.alone(rev, slot), 0, nil })
 	return other(err, errDeadline) // the old one drains on; its host ends it
+}
+
+// earlier are the processes of a slot that are of a round before its revision's.
+func earlier(rev service.Revision, slot service.Slot, w *service.World) []service.Instance {
+	return slices.DeleteFunc(slices.Clone(rev.Processes(slot.ID, w)), func(i service.Instance) bool {
+		return i.Round >= rev.Round || i.Host != slot.Host
+	})
 }
 
 // alone says that only one process of the slot takes requests.

@@ -96,7 +96,7 @@ func (j *job) stopForGood(ctx context.Context, r *saga.Run, name, reason string)
 		}
 	}
 	rev = j.snapshot().Revision(name)
-	left, err := j.stopLeaving(ctx, rev.Value, reason)
+	left, err := j.stopWithdrawn(ctx, r, rev.Value, reason)
 	if err != nil {
 		return err
 	}

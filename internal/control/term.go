@@ -24,6 +24,7 @@ type term struct {
 	wait   sync.WaitGroup
 
 	clocks clocks
+	stops  stops
 
 	mu      sync.Mutex
 	workers map[string]bool   // :: service name → has a worker

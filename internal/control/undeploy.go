@@ -72,12 +72,13 @@ func (j *job) unpublish(ctx context.Context, r *saga.Run) error {
 // stopRevision stops what was placed, unless some gateway may still route
 // there: then it runs on, and the collector takes it when none may.
 func (j *job) stopRevision(ctx context.Context, r *saga.Run) error {
-	return j.stopUnrouted(ctx, r.Record.Subject, "its deploy failed")
+	return j.stopUnrouted(ctx, nil, r.Record.Subject, "its deploy failed")
 }
 
 // stopUnrouted stops every slot of a revision that neither the catalog refers
-// to nor any gateway may route to. It is no error that it may not.
-func (j *job) stopUnrouted(ctx context.Context, name, reason string) error {
+// to nor any gateway may route to, once callers pick none of them. It is no
+// error that it may not.
+func (j *job) stopUnrouted(ctx context.Context, r *saga.Run, name, reason string) error {
 	s := j.snapshot()
 	rev := s.Revision(name)
 	if !rev.Exists() || s.Catalog.Value.Referenced(name) || len(rev.Value.Slots)+len(rev.Value.Leaving) == 0 {
@@ -95,7 +96,7 @@ func (j *job) stopUnrouted(ctx context.Context, name, reason string) error {
 	if _, err := j.apply(ctx, bound...); err != nil {
 		return err
 	}
-	left, err := j.stopLeaving(ctx, j.snapshot().Revision(name).Value, reason)
+	left, err := j.stopWithdrawn(ctx, r, j.snapshot().Revision(name).Value, reason)
 	rev = j.snapshot().Revision(name)
 	if len(left.Leaving) != len(rev.Value.Leaving) {
 		rev.Value = left

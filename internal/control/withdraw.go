@@ -2,22 +2,25 @@ package control
 
 import (
 	"context"
-	"strings"
+	"errors"
+	"slices"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/routing"
+	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
-// Callers is the port to who picks instances by views, gateways among them.
+// Callers is the port to who picks instances by views.
 type Callers interface {
 	// Follows says that the published view of a service is by the routes of a
 	// commit, or of a later one; or why it is not yet.
 	Follows(service string, commit uint64) (why string, follows bool)
 	// Withdraw says that instances leave by plan: views are to name them no more.
 	Withdraw(service string, instances []string)
-	// Withdrawn says that no view names them, and that every caller that is heard
-	// has acknowledged such a view; or who has not.
-	Withdrawn(service string, instances []string) (behind []string, done bool)
+	// MayPick are the callers who may still pick one of the instances by the views
+	// that they hold.
+	MayPick(service string, instances []string) routing.Pickers
 }
 
 // nobodyCalls is the port where nobody picks by views.
@@ -27,50 +30,51 @@ func (nobodyCalls) Follows(string, uint64) (string, bool) { return "", true }
 
 func (nobodyCalls) Withdraw(string, []string) {}
 
-func (nobodyCalls) Withdrawn(string, []string) ([]string, bool) { return nil, true }
+func (nobodyCalls) MayPick(string, []string) routing.Pickers { return routing.Pickers{} }
 
-const (
-	// withdrawWait is the budget of the last caller in a thousand: who has not
-	// acknowledged by then is not waited for.
-	withdrawWait = 15 * time.Second
-	withdrawLook = 50 * time.Millisecond
-)
+const withdrawLook = 50 * time.Millisecond
 
 // stopWithdrawn is stopLeaving once callers pick none of what is to stop, or have
-// had their time.
-func (j *job) stopWithdrawn(ctx context.Context, rev service.Revision, reason string) (service.Revision, error) {
-	if err := j.leaveCallers(ctx, rev); err != nil {
+// had their time. A nil run is not interrupted meanwhile.
+func (j *job) stopWithdrawn(ctx context.Context, r *saga.Run, rev service.Revision, reason string) (service.Revision, error) {
+	world := j.world()
+	var all []service.Instance
+	for _, s := range rev.Leaving {
+		all = append(all, slices.DeleteFunc(slices.Clone(rev.Processes(s.ID, world)), func(i service.Instance) bool { return i.Host != s.Host })...)
+	}
+	if err := j.leaveCallers(ctx, r, all, reason); err != nil {
 		return rev, err
 	}
 	return j.stopLeaving(ctx, rev, reason)
 }
 
-func (j *job) leaveCallers(ctx context.Context, rev service.Revision) error {
+// leaveCallers has instances that are to stop leave the views, and waits until no
+// caller may pick one of them any more, for as long as callers have for that: one
+// that never acknowledges must not hold a stop for ever.
+func (j *job) leaveCallers(ctx context.Context, r *saga.Run, all []service.Instance, reason string) error {
 	var ids []string
-	world := j.world()
-	for _, s := range rev.Leaving {
-		for _, i := range rev.Processes(s.ID, world) {
-			if i.Host == s.Host && i.State != service.InstanceExited {
-				ids = append(ids, i.ID)
-			}
+	for _, i := range all {
+		if i.State != service.InstanceExited {
+			ids = append(ids, i.ID)
 		}
 	}
 	if len(ids) == 0 {
 		return nil
 	}
-	j.c.cfg.Callers.Withdraw(rev.Service, ids)
-	for end := time.Now().Add(withdrawWait); ; {
-		behind, done := j.c.cfg.Callers.Withdrawn(rev.Service, ids)
-		switch {
-		case done:
-			return nil
-		case time.Now().After(end):
-			j.c.log.Warn("instances are stopped though not every caller has acknowledged that they leave", "service", rev.Service, "instances", len(ids), "behind", strings.Join(behind, ", "))
-			return nil
+	j.c.cfg.Callers.Withdraw(j.service, ids)
+	stop := service.StopWait{Instances: ids, Reason: reason, Until: time.Now().Add(routing.Grace)}
+	defer j.stops.end(j.service, ids[0])
+	err := j.await(ctx, r, routing.Grace, func() (bool, time.Duration, error) {
+		stop.For = j.c.cfg.Callers.MayPick(j.service, ids)
+		if stop.For.Nobody() {
+			return true, 0, nil
 		}
-		pause(ctx, withdrawLook)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+		j.stops.set(j.service, stop)
+		return false, withdrawLook, nil
+	})
+	if !errors.Is(err, errDeadline) {
+		return err
 	}
+	j.c.log.Warn("instances are stopped though not every caller has acknowledged that they leave", "service", j.service, "instances", len(ids), "behind", stop.For.Text())
+	return nil
 }

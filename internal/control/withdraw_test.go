@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/control"
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
@@ -31,13 +32,17 @@ func (p *pickers) Withdraw(_ string, instances []string) {
 	p.told = append(p.told, instances...)
 }
 
-func (p *pickers) Withdrawn(_ string, instances []string) ([]string, bool) {
+func (p *pickers) MayPick(_ string, instances []string) (out routing.Pickers) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if !slices.Contains(p.told, instances[0]) {
-		return nil, false
+	switch {
+	case p.done:
+	case !slices.Contains(p.told, instances[0]):
+		out.Why = "the view, which names it still"
+	default:
+		out.Add(1, "service/web")
 	}
-	return []string{"service/web"}, p.done
+	return out
 }
 
 func (p *pickers) stayAway(yes bool) {

@@ -216,6 +216,7 @@ func (t *term) world() *service.World {
 		Unreferenced: t.clocks.unreferencedFor,
 		Stray:        t.clocks.strayFor,
 		Retired:      t.mirror.retired,
+		MayPick:      t.c.cfg.Callers.MayPick,
 		Draining:     t.mirror.draining(),
 		Ends:         func(key string, all int) int { return t.clocks.untold(key, all, time.Since(t.began) < reportWait) },
 		Cooled:       func(revision string) bool { return t.clocks.warmFor(revision) >= t.c.cfg.Warm },

@@ -61,11 +61,11 @@ type term struct {
 	readAt      uint64                          // sequence at which contracts were read
 	routesAt    uint64
 	routed      map[string]view.Route // :: service → its route, as the evaluator has it
-	turning     map[string]bool       // :: service → its view does not follow its route yet
+	turning     map[string]bool       // :: service → its view does not follow yet what its route, or a stop by plan, makes of it
 	sealed      uint64
-	heldDrops   uint64              // instances whose drop from a listing was held
-	leaving     map[string]*leaving // :: instance → it is to stop by plan
-	rest        budget.Rest         // what waits to be published
+	heldDrops   uint64           // instances whose drop from a listing was held
+	leaving     map[string]int64 // :: instance that is to stop by plan → tick at which that was said
+	rest        budget.Rest      // what waits to be published
 	tempo       budget.Pace
 	began       time.Time
 	took        time.Duration // of the last second, for its work
@@ -83,7 +83,7 @@ type term struct {
 // ended before the store answered.
 func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	t := &term{
-		leaving: map[string]*leaving{}, routed: map[string]view.Route{}, turning: map[string]bool{}, p: p, lead: l, log: p.log, began: time.Now(), keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), hurried: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
+		leaving: map[string]int64{}, routed: map[string]view.Route{}, turning: map[string]bool{}, p: p, lead: l, log: p.log, began: time.Now(), keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), hurried: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
 		contracts: map[string]eligibility.Contract{}, governed: map[string]service.Policy{}, trips: map[string][]trip{}, tripDocs: map[string]string{}, handles: map[string]uint32{},
 		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, alarms: map[string]map[string]Alarm{}, words: map[string]service.Word{}, details: map[string]string{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/fairlead-platform/fairlead/view"
 )
 
-// routing is a lead whose routes a test sets.
-type routing struct {
+// router is a lead whose routes a test sets.
+type router struct {
 	*lead
 	mu      sync.Mutex
 	routes  []view.Route
@@ -21,19 +21,19 @@ type routing struct {
 	changed chan struct{}
 }
 
-func (l *routing) Routes() ([]view.Route, uint64) {
+func (l *router) Routes() ([]view.Route, uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.routes, l.at
 }
 
-func (l *routing) RoutesChanged() <-chan struct{} {
+func (l *router) RoutesChanged() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.changed
 }
 
-func (l *routing) turn(routes ...view.Route) {
+func (l *router) turn(routes ...view.Route) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.routes, l.at = routes, l.at+1
@@ -47,10 +47,10 @@ func to(revision string) view.Route {
 }
 
 // routed is a plane under a lead whose routes the test sets, with nothing routed.
-func (r *rig) routed(views Publisher) (*Plane, *routing, func()) {
+func (r *rig) routed(views Publisher) (*Plane, *router, func()) {
 	first := r.begin() // for its lead alone
 	first.stop()
-	l := &routing{lead: first.lead, changed: make(chan struct{}), at: 1}
+	l := &router{lead: first.lead, changed: make(chan struct{}), at: 1}
 	p, end := r.run(l, views)
 	return p, l, end
 }

@@ -2,7 +2,6 @@ package discovery
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,23 +16,23 @@ func TestAnInstanceThatIsToStopLeavesTheViewsBeforeItsHostIsTold(t *testing.T) {
 		l := r.begin()
 		defer l.stop()
 		time.Sleep(5*time.Second + 300*time.Millisecond)
-		if behind, done := l.Withdrawn("s", []string{"i1"}); done {
-			t.Errorf("it is withdrawn before it was said to leave: %v", behind)
+		if may := l.MayPick("s", []string{"i1"}); may.Why == "" {
+			t.Errorf("before it was said to leave: %s", may.Text())
 		}
 		l.Withdraw("s", []string{"i1", "unknown"})
-		time.Sleep(1100 * time.Millisecond)
+		time.Sleep(2 * window) // it is not left to the next second
 		synctest.Wait()
 		if got := fmt.Sprint(c.picks()); got != "[i2 i3]" {
 			t.Errorf("callers pick among %s", got)
 		}
-		if behind, done := l.Withdrawn("s", []string{"i1"}); done || !slices.Equal(behind, []string{"service/web"}) {
-			t.Errorf("withdrawn: %v, behind are %v", done, behind)
+		if may := l.MayPick("s", []string{"i1"}); may.Text() != "1 caller (service/web)" {
+			t.Errorf("it may be picked by %s", may.Text())
 		}
 		c.mu.Lock()
 		c.lacks = nil
 		c.mu.Unlock()
-		if _, done := l.Withdrawn("s", []string{"i1"}); !done {
-			t.Error("it is not withdrawn once callers have acknowledged it")
+		if may := l.MayPick("s", []string{"i1"}); !may.Nobody() {
+			t.Errorf("once callers have acknowledged it: %s", may.Text())
 		}
 		if l.ServiceAlarms("s") != nil {
 			t.Errorf("a planned stop is an alarm: %v", l.ServiceAlarms("s"))

@@ -20,6 +20,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/budget"
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
 	"github.com/fairlead-platform/fairlead/internal/evaluate"
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
 	"github.com/fairlead-platform/fairlead/view"
@@ -66,9 +67,9 @@ type Publisher interface {
 	Publish(v *view.Service, nature view.Nature)
 	// Forget says that a service is no more.
 	Forget(service string)
-	// Lacking are callers that are heard and have not acknowledged a version of a
-	// service, or one beyond it; some of them, where they are many.
-	Lacking(service string, v view.Version) []string
+	// MayPick are the callers who may still pick one of the instances by the views
+	// that they hold.
+	MayPick(service string, instances []string) routing.Pickers
 	// Load is what there was to send since it was asked last.
 	Load() budget.Load
 	// Shed says for how long what takes no traffic from trouble waits now, and
@@ -84,14 +85,14 @@ type Publisher interface {
 // nobody follows.
 type nobody struct{}
 
-func (nobody) Begin(view.Epoch)                      {}
-func (nobody) Publish(*view.Service, view.Nature)    {}
-func (nobody) Forget(string)                         {}
-func (nobody) Load() budget.Load                     { return budget.Load{} }
-func (nobody) Shed(time.Duration, string)            {}
-func (nobody) Lacking(string, view.Version) []string { return nil }
-func (nobody) Missed() map[string]string             { return nil }
-func (nobody) End()                                  {}
+func (nobody) Begin(view.Epoch)                         {}
+func (nobody) Publish(*view.Service, view.Nature)       {}
+func (nobody) Forget(string)                            {}
+func (nobody) Load() budget.Load                        { return budget.Load{} }
+func (nobody) Shed(time.Duration, string)               {}
+func (nobody) MayPick(string, []string) routing.Pickers { return routing.Pickers{} }
+func (nobody) Missed() map[string]string                { return nil }
+func (nobody) End()                                     {}
 
 // Config of a Plane. Store, Bucket and Hosts are required.
 type Config struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/budget"
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -37,7 +38,7 @@ func (f *follower) Forget(service string) { f.note("forget %s", service) }
 func (f *follower) End()                  { f.note("end") }
 
 // Load is none, and nothing is shed.
-func (f *follower) Lacking(string, view.Version) []string { return nil }
+func (f *follower) MayPick(string, []string) routing.Pickers { return routing.Pickers{} }
 
 func (f *follower) Load() budget.Load          { return budget.Load{} }
 func (f *follower) Shed(time.Duration, string) {}

@@ -75,7 +75,7 @@ func (t *term) row(h service.HostState, i service.Instance) registry.Instance {
 		ID: i.ID, Handle: t.handles[i.ID], Service: i.Service, Revision: i.Revision, Slot: i.Slot,
 		Host: h.Name, Zone: h.Zone, Address: i.Address, Source: registry.Host,
 		Listening:   i.State == service.InstanceLive,
-		Terminating: i.State == service.InstanceDraining || t.leaving[i.ID] != nil,
+		Terminating: i.State == service.InstanceDraining || t.leaves(i.ID),
 		Gone:        i.State == service.InstanceExited,
 	}
 }

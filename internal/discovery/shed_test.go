@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/budget"
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -42,10 +43,18 @@ func (c *caller) Forget(string)             {}
 func (c *caller) End()                      {}
 func (c *caller) Missed() map[string]string { return nil }
 
-func (c *caller) Lacking(string, view.Version) []string {
+func (c *caller) MayPick(_ string, instances []string) (p routing.Pickers) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.lacks
+	for _, id := range instances {
+		if e, _ := c.last.Endpoint(id); e.In() {
+			p.Why = "the view, which names it still"
+		}
+	}
+	for _, who := range c.lacks {
+		p.Add(1, who)
+	}
+	return p
 }
 
 func (c *caller) Load() budget.Load {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -74,7 +75,8 @@ func (g KnownGateway) floorOf(service string, w *World) (counter uint64, unknown
 	return counter, unknown
 }
 
-// Reach is what some known gateway may still route to.
+// Reach is what may still be routed to: by the route tables of known gateways, and
+// by the views of callers.
 type Reach struct {
 	// All says that it cannot be told: everything counts as reached.
 	All bool
@@ -82,7 +84,17 @@ type Reach struct {
 	revisions map[string]string
 	splits    []view.Split // that lead to them
 	// by names a gateway for which it cannot be told.
-	by string
+	by      string
+	callers func(revision string) routing.Pickers // nil: there are none
+}
+
+// Callers are those who may still pick an instance of a revision by the views that
+// they hold, whatever gateways may.
+func (r Reach) Callers(revision string) routing.Pickers {
+	if r.callers == nil {
+		return routing.Pickers{}
+	}
+	return r.callers(revision)
 }
 
 // Revision says whether some gateway may still route to the revision, and why.
@@ -117,21 +129,41 @@ func (r Reach) Process(i Instance) (why string, reached bool) {
 }
 
 // MayRoute says what the known gateways may still route to: by the plan in
-// force, and by each earlier plan that a gateway may hold, served or kept.
+// force, and by each earlier plan that a gateway may hold, served or kept; and
+// which callers may pick by an earlier view.
 // What it says is only ever too much: acknowledgements arrive late.
 func (s *Snapshot) MayRoute(w *World) Reach {
-	reach := Reach{revisions: map[string]string{}}
+	reach := Reach{revisions: map[string]string{}, callers: s.callers(w)}
 	reach.add(s.Routes.Value.Plan, "")
 	for _, g := range w.Gateways {
 		floor, unknown := g.floorOf(s.Service, w)
 		if unknown {
-			return Reach{All: true, by: g.Name}
+			return Reach{All: true, by: g.Name, callers: s.callers(w)}
 		}
 		for _, p := range s.heldFrom(floor) {
 			reach.add(p, g.Name)
 		}
 	}
 	return reach
+}
+
+// callers who may pick an instance of a revision, as w sees them.
+func (s *Snapshot) callers(w *World) func(string) routing.Pickers {
+	if w.MayPick == nil {
+		return nil
+	}
+	return func(revision string) routing.Pickers {
+		var ids []string
+		for _, i := range w.Of[s.Service] {
+			if i.Revision == revision && i.State != InstanceExited {
+				ids = append(ids, i.ID)
+			}
+		}
+		if len(ids) == 0 {
+			return routing.Pickers{}
+		}
+		return w.MayPick(s.Service, ids)
+	}
 }
 
 func (r *Reach) add(p view.Route, gateway string) {

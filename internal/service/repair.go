@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -244,6 +245,9 @@ func (s *Snapshot) collectable(w *World, most int) (all []Work) {
 		}
 		if _, reached := reach.Revision(r.Name); reached {
 			continue
+		}
+		if !reach.Callers(r.Name).Nobody() && w.Unreferenced(r.Name) < CollectAfter+routing.Grace {
+			continue // the service's worker does not wait for them meanwhile
 		}
 		all = append(all, Work{Kind: WorkCollect, Revision: r.Name, Reason: "nothing has referred to it for " + CollectAfter.String()})
 	}

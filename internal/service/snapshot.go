@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -64,6 +65,9 @@ type World struct {
 	Load map[string]int
 	// Gateways known to the store, by name.
 	Gateways []KnownGateway
+	// MayPick are the callers who may still pick one of a service's instances by the
+	// views that they hold; nil says that there are none.
+	MayPick func(service string, instances []string) routing.Pickers
 	// Incarnation and Sequence of the store.
 	Incarnation string
 	Sequence    uint64

@@ -11,7 +11,6 @@ import (
 
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/budget"
-	"github.com/fairlead-platform/fairlead/view"
 )
 
 // RoleRelay is the role of who holds views for others: it routes nothing
@@ -266,32 +265,6 @@ func (s *Server) behindTextLocked(t *topic, now time.Duration) string {
 		text += " and more: fairlead subscribers names them"
 	}
 	return text
-}
-
-// Lacking are callers that are connected and have not acknowledged a version of a
-// service, or one beyond it; a few of them, where they are many.
-func (s *Server) Lacking(of string, v view.Version) (who []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := s.topics[of]
-	if t == nil {
-		return nil
-	}
-	n := budget.NumberOf(v)
-	for h := range t.holders.all() {
-		sub := h.sub
-		switch {
-		case len(who) == namedBehind:
-			return who
-		case sub.relays():
-			if behind := h.tally.subscribers - h.tally.reached(n); behind > 0 {
-				who = append(who, fmt.Sprintf("%d at %s/%s", behind, sub.role, sub.name))
-			}
-		case budget.NumberOf(h.applied).Before(n):
-			who = append(who, sub.role+"/"+sub.name)
-		}
-	}
-	return who
 }
 
 // Load is what there was to send since it was asked last.

@@ -74,6 +74,7 @@ type Server struct {
 	mu          sync.Mutex
 	leads       bool
 	epoch       view.Epoch
+	since       time.Duration // when views began to be published here
 	region      string
 	topics      map[string]*topic      // :: service → its views
 	subscribers map[string]*subscriber // :: key → its newest stream, open or not
@@ -153,6 +154,9 @@ func (s *Server) Begin(e view.Epoch) {
 			s.emptyLocked(name, t)
 		}
 	}
+	if !s.leads {
+		s.since = s.now()
+	}
 	s.leads, s.epoch = true, e
 	for _, sub := range s.subscribers {
 		sub.stir()
@@ -188,12 +192,11 @@ func (s *Server) publish(v *view.Service, digest view.Digest, nature view.Nature
 		return nil
 	}
 	admits := t.newest == nil || !slices.Equal(t.newest.Callers, v.Callers)
-	t.publish(v, digest, nature)
+	now := s.now()
+	t.publish(v, digest, nature, now)
 	if admits {
 		s.admitLocked(t)
 	}
-	now := s.now()
-	t.at = now
 	t.ledger.Publish(budget.NumberOf(v.Version), nature, t.callers, now)
 	stirred = make([]*subscriber, 0, t.holders.count)
 	for h := range t.holders.all() {

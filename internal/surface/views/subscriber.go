@@ -272,6 +272,7 @@ func (s *Server) releaseLocked(sub *subscriber) {
 	s.unaskLocked(sub)
 	for name, h := range sub.holds {
 		h.sent = nil
+		s.departLocked(h)
 		s.unlistLocked(name, h)
 	}
 }
@@ -403,6 +404,7 @@ func (s *Server) addLocked(sub *subscriber, a *pb.Subscription) {
 	if !h.listed {
 		sub.joinLocked(t, h)
 		t.holders.add(h)
+		delete(t.departed, sub.key())
 	}
 	if h.queueLocked(false, s.now()) {
 		sub.stir()

@@ -16,21 +16,23 @@ import (
 // topic is one service's views: the newest, and earlier ones that subscribers
 // may come back with.
 type topic struct {
-	newest  *view.Service
-	digest  view.Digest   // of newest
-	at      time.Duration // when newest was published
-	recent  []retained    // the newest is last
-	frames  map[frameKey]*frame
-	holders holders
-	barred  map[*subscriber]struct{} // that hold nothing, by its policy
-	ledger  budget.Ledger
-	callers int // who routes by it: subscribers, and those of relays
+	newest   *view.Service
+	digest   view.Digest   // of newest
+	at       time.Duration // when newest was published
+	recent   []retained    // the newest is last
+	frames   map[frameKey]*frame
+	holders  holders
+	barred   map[*subscriber]struct{} // that hold nothing, by its policy
+	ledger   budget.Ledger
+	callers  int                 // who routes by it: subscribers, and those of relays
+	departed map[string]departed // :: key of who left a moment ago → what it held
 }
 
 type retained struct {
 	view   *view.Service
 	digest view.Digest
-	nature view.Nature // of the way from the one before
+	nature view.Nature   // of the way from the one before
+	at     time.Duration // when it was published
 }
 
 const (
@@ -40,9 +42,9 @@ const (
 	mostEndpoints = 50_000
 )
 
-func (t *topic) publish(v *view.Service, digest view.Digest, nature view.Nature) {
-	t.newest, t.digest = v, digest
-	t.recent = append(t.recent, retained{v, digest, nature})
+func (t *topic) publish(v *view.Service, digest view.Digest, nature view.Nature, now time.Duration) {
+	t.newest, t.digest, t.at = v, digest, now
+	t.recent = append(t.recent, retained{v, digest, nature, now})
 	kept, endpoints := 0, 0
 	for _, r := range slices.Backward(t.recent) {
 		if endpoints += len(r.view.Endpoints); kept > 0 && (kept == mostRecent || endpoints > mostEndpoints) {
