@@ -152,7 +152,7 @@ func gateways() []mutant {
 		},
 		{
 			"a table that the store never published reaches everything", reachGo,
-			"return Reach{All: true, by: g.Name}", "continue", inService, "TestATableThatThisStoreNeverPublishedReachesEverything",
+			"return Reach{All: true, by: g.Name, callers: s.callers(w)}", "continue", inService, "TestATableThatThisStoreNeverPublishedReachesEverything",
 		},
 	}
 }
