@@ -288,9 +288,7 @@ func TestADataFolderRemovedUnderUpIsSaidAndNothingIsAcknowledgedAnyMore(t *testi
 	}
 	l := w.startLoad("hello", "/", 2)
 	l.more(50)
-	if err := os.RemoveAll(w.data); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, 10*time.Second, "the folder is removed, whatever is written there meanwhile", func() bool { return os.RemoveAll(w.data) == nil })
 	r := w.run("scale", "hello", "2", "--data", apart, "--api", w.api)
 	if r.code == 0 || !strings.Contains(r.all(), "removed") {
 		t.Errorf("exit %d, expected a refusal that says that the folder was removed:\n%s", r.code, r.all())

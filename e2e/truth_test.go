@@ -23,7 +23,7 @@ func TestInstancesAndExplainTellTheTruthWhileAHandKillsStallsClosesAndLies(t *te
 		}
 		return n == 10
 	})
-	defer w.keepAsking("hello", w.gateway, w.gateway, w.gateway)()
+	defer w.keepAsking("hello", slices.Repeat([]string{w.gateway}, 6)...)() // enough for callers to decide, also on a busy machine
 	all := w.status("hello").Instances
 	eventually(t, time.Minute, "what callers see of the one that is to lie is known", func() bool {
 		return strings.Contains(w.must("explain", "hello/"+all[3].ID).stdout, "0% of about")
@@ -34,6 +34,13 @@ func TestInstancesAndExplainTellTheTruthWhileAHandKillsStallsClosesAndLies(t *te
 		}
 	}
 	killed, stalled, closed, lies := all[0], all[1], all[2], all[3]
+	t.Cleanup(func() {
+		for _, id := range []string{stalled.ID, closed.ID, lies.ID} {
+			if t.Failed() {
+				t.Log(w.run("explain", "hello/"+id).all())
+			}
+		}
+	})
 
 	eventually(t, time.Minute, "the killed one is gone, and another is in its place", func() bool {
 		now := w.instances("hello")
