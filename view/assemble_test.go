@@ -381,6 +381,66 @@ func TestAGuardThatHoldsAndDoesNotKnowWhoWasInRotationWithdrawsNobody(t *testing
 	}
 }
 
+// The zones of a guard that holds grow and shrink around the three below which
+// they are pooled.
+func TestWhatAPersonAcceptedGoesWithAZoneIntoThePoolOfSmallOnesAndOut(t *testing.T) {
+	a := Assembler{Policy: GuardPolicy{Mode: HoldForPerson}}
+	see := func(inB, outB, inC int) (served int, g []Guarded) {
+		members := append(sick(fleet("r", "b", inB+outB), outB), fleet("r", "c", inC)...)
+		out := a.Assemble(route("r"), append(fleet("r", "a", 5), members...))
+		return out.View.InRotation() - 5, a.Guarded()
+	}
+	see(3, 0, 2)
+	if served, g := see(1, 2, 2); served != 5 || len(g) != 1 || g[0].Zone != "b" || !a.Decide("r", "b", Accepted) {
+		t.Fatalf("%d are served of b and c; %+v", served, g)
+	}
+	if served, _ := see(1, 2, 2); served != 3 {
+		t.Fatalf("accepted, and %d are served of b and c", served)
+	}
+	// b shrinks into the pool, which trips by whom it brings: nobody is asked.
+	if served, g := see(0, 2, 1); served != 1 || len(g) != 1 || g[0].Zone != "" || g[0].Decision != Accepted || len(g[0].Covers) != 2 || g[0].DegradedConfidence {
+		t.Errorf("in the pool %d are served of b and c; %+v", served, g)
+	}
+	// and out of it again.
+	if served, g := see(1, 2, 1); served != 2 || len(g) != 1 || g[0].Zone != "b" || g[0].Decision != Accepted {
+		t.Errorf("by itself again %d are served of b and c; %+v", served, g)
+	}
+	// One that was not accepted fails: it stays, and a person is asked.
+	if served, g := see(0, 3, 1); served != 2 || len(g) != 1 || g[0].Decision != Undecided {
+		t.Errorf("another failed: %d are served of b and c; %+v", served, g)
+	}
+}
+
+func TestWhatAPersonAcceptedCoversNoOtherZoneOfThePoolAndOutlivesTheLeader(t *testing.T) {
+	a := Assembler{Policy: GuardPolicy{Mode: HoldForPerson}}
+	members := func(sickB, sickC int) []Member {
+		return append(sick(fleet("r", "b", 2), sickB), sick(fleet("r", "c", 2), sickC)...)
+	}
+	a.Assemble(route("r"), append(fleet("r", "b", 3), fleet("r", "c", 2)...))
+	a.Assemble(route("r"), append(sick(fleet("r", "b", 3), 2), fleet("r", "c", 2)...))
+	a.Decide("r", "b", Accepted)
+	a.Assemble(route("r"), append(sick(fleet("r", "b", 3), 2), fleet("r", "c", 2)...))
+	a.Assemble(route("r"), members(2, 1)) // c's has failed meanwhile: b's stay out, c's stays in
+	if g := a.Guarded(); len(g) != 1 || g[0].Decision != Undecided || g[0].Served != 2 {
+		t.Errorf("one that nobody decided about: %+v", g)
+	}
+	b := Assembler{Policy: GuardPolicy{Mode: HoldForPerson}}
+	for _, g := range a.Guarded() {
+		b.Restore(g)
+	}
+	if out := b.Assemble(route("r"), members(2, 1)); out.View.InRotation() != 2 {
+		t.Errorf("by another leader %d are served", out.View.InRotation())
+	}
+	c := Assembler{Policy: GuardPolicy{Mode: HoldForPerson}} // one that takes over while the pool is accepted
+	c.Restore(Guarded{ZoneMark: ZoneMark{Group: "r"}, Decision: Accepted, Kept: []string{"r-c-0000", "r-c-0001"}, Covers: []string{"r-b-0000", "r-b-0001"}})
+	if out := c.Assemble(route("r"), members(2, 0)); out.View.InRotation() != 2 {
+		t.Errorf("restored as accepted: %d are served", out.View.InRotation())
+	}
+	if out := c.Assemble(route("r"), append(members(2, 0), sick(fleet("r", "d", 4), 3)...)); out.View.InRotation() != 2+4 {
+		t.Errorf("a zone that was never in the pool: %d are served", out.View.InRotation())
+	}
+}
+
 func TestServedInOneGroupWinsOverOutInAnother(t *testing.T) {
 	members := append(fleet("q", "a", 6), sick(fleet("r", "a", 3), 2)...)
 	alone := Split{Revision: "r", Group: "alone", Allowed: []string{"r"}}

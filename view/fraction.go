@@ -49,12 +49,12 @@ func (a *Assembler) judge(g *gathering, members []Member, out *Assembly, now map
 	}
 	mark.Counted, mark.In = len(counted), len(in)
 	g.served = in
-	was := a.last[g.place]
+	was := a.before(g, members)
 	if !a.trips(len(in), len(counted), was.tripped) {
 		if was.tripped {
 			out.Untripped = append(out.Untripped, mark)
 		}
-		now[g.place] = a.remember(members, in)
+		now[g.place] = a.remember(g, members, in)
 		return mark
 	}
 	held := a.Policy.Mode == HoldForPerson
@@ -74,7 +74,7 @@ func (a *Assembler) judge(g *gathering, members []Member, out *Assembly, now map
 	default:
 		g.served = counted
 	}
-	was.mark, was.in = mark, len(g.served)
+	was.mark, was.in, was.pooled = mark, len(g.served), a.pool(g, members)
 	now[g.place] = was
 	return mark
 }
@@ -85,6 +85,8 @@ type memory struct {
 	tripped  bool
 	served   map[string]bool // :: instance → was in rotation; nil is not known
 	decision Decision
+	covers   map[string]bool // :: instance → it was accepted that health keeps it out; nil is of all
+	pooled   map[string]bool // zones that were gathered here, of the pool; nil is not known
 	mark     ZoneMark
 	in       int // endpoints that are served
 }
@@ -97,11 +99,11 @@ func idsOf(members []Member, some []int32) map[string]bool {
 	return out
 }
 
-func (a *Assembler) remember(members []Member, in []int32) memory {
+func (a *Assembler) remember(g *gathering, members []Member, in []int32) memory {
 	if a.Policy.Mode != HoldForPerson {
 		return memory{}
 	}
-	return memory{served: idsOf(members, in)}
+	return memory{served: idsOf(members, in), pooled: a.pool(g, members)}
 }
 
 // trips reports whether too few are in rotation. A trip ends with a margin.

@@ -27,6 +27,9 @@ type Guarded struct {
 	// Kept are the instances that were in rotation before, sorted, where a
 	// person decides.
 	Kept []string
+	// Covers are whom an acceptance is about, sorted, where it was taken about
+	// another place; none is all.
+	Covers []string
 }
 
 // Guarded are the places whose guard has tripped, by group and zone.
@@ -38,6 +41,7 @@ func (a *Assembler) Guarded() (all []Guarded) {
 		g := Guarded{ZoneMark: m.mark, Served: m.in}
 		if a.Policy.Mode == HoldForPerson {
 			g.Decision, g.Kept = m.decision, slices.Sorted(maps.Keys(m.served))
+			g.Covers = slices.Sorted(maps.Keys(m.covers))
 		}
 		all = append(all, g)
 	}
@@ -56,7 +60,8 @@ func (a *Assembler) retell(mark ZoneMark) {
 }
 
 // Decide takes a person's decision about a trip that waits for one. It holds
-// until the trip is over, and is asked for again at the next. False: there is
+// until the trip is over, and is asked for again at the next; it goes with a zone
+// that enters or leaves the pool of small ones. False: there is
 // no such trip.
 func (a *Assembler) Decide(group, zone string, d Decision) bool {
 	at := place{group, zone}
@@ -64,7 +69,7 @@ func (a *Assembler) Decide(group, zone string, d Decision) bool {
 	if !m.tripped || a.Policy.Mode != HoldForPerson {
 		return false
 	}
-	m.decision = d
+	m.decision, m.covers = d, nil
 	a.last[at] = m
 	return true
 }
@@ -74,6 +79,12 @@ func (a *Assembler) Restore(g Guarded) {
 	m := memory{tripped: true, served: make(map[string]bool, len(g.Kept)), decision: g.Decision, mark: g.ZoneMark, in: g.Served}
 	for _, id := range g.Kept {
 		m.served[id] = true
+	}
+	for _, id := range g.Covers {
+		if m.covers == nil {
+			m.covers = map[string]bool{}
+		}
+		m.covers[id] = true
 	}
 	if a.last == nil {
 		a.last = map[place]memory{}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oklog/ulid/v2"
@@ -41,6 +42,8 @@ type trip struct {
 	Kept     []string      `json:"kept"`
 	Decision view.Decision `json:"decision,omitempty"`
 	By       string        `json:"by,omitempty"`
+	Covers   []string      `json:"covers,omitempty"`
+	pending  bool          // the decision is recorded, and not in force yet
 }
 
 type tripDoc struct {
@@ -53,8 +56,15 @@ func (t *term) guardStates(name string) (out []GuardState) {
 	for _, g := range t.eval.Guarded(name) {
 		s := GuardState{Guarded: g, Mode: mode}
 		for _, x := range t.trips[name] {
-			if x.Group == g.Group && x.Zone == g.Zone {
-				s.Since, s.By, s.Decision = x.Since, x.By, x.Decision
+			here := x.Group == g.Group && x.Zone == g.Zone
+			if here && x.pending {
+				s.Decision = x.Decision
+			}
+			if here {
+				s.Since = x.Since
+			}
+			if x.Group == g.Group && (here || s.By == "") && s.Decision != view.Undecided && x.Decision == s.Decision {
+				s.By = x.By // of a decision that came along with a zone, who took it there
 			}
 		}
 		out = append(out, s)
@@ -76,7 +86,8 @@ func (t *term) followTrips(name string) []GuardState {
 			states[i].Since = t.p.cfg.Now().UTC()
 		}
 		s = states[i]
-		trips = append(trips, trip{Group: s.Group, Zone: s.Zone, Since: s.Since, Kept: s.Kept, Decision: s.Decision, By: s.By})
+		pending := slices.ContainsFunc(was, func(x trip) bool { return x.pending && x.Group == s.Group && x.Zone == s.Zone })
+		trips = append(trips, trip{Group: s.Group, Zone: s.Zone, Since: s.Since, Kept: s.Kept, Decision: s.Decision, By: s.By, Covers: s.Covers, pending: pending})
 	}
 	t.trips[name] = trips
 	if len(trips) == 0 {
@@ -113,7 +124,7 @@ func (t *term) restoreTrips(docs []store.Document) {
 		}
 		t.trips[d.Name], t.tripDocs[d.Name] = x.Trips, string(d.Body)
 		for _, p := range x.Trips {
-			t.eval.Restore(d.Name, view.Guarded{ZoneMark: view.ZoneMark{Group: p.Group, Zone: p.Zone}, Kept: p.Kept, Decision: p.Decision})
+			t.eval.Restore(d.Name, view.Guarded{ZoneMark: view.ZoneMark{Group: p.Group, Zone: p.Zone}, Kept: p.Kept, Decision: p.Decision, Covers: p.Covers})
 		}
 	}
 }
@@ -170,6 +181,9 @@ func (p *Plane) Decide(ctx context.Context, name string, d GuardDecision) ([]Gua
 	for _, s := range decided {
 		t.eval.Decide(name, s.Group, s.Zone, d.Decision)
 	}
+	for i := range t.trips[name] {
+		t.trips[name][i].pending = false
+	}
 	t.hurry()
 	var out []GuardState
 	for _, s := range t.guardStates(name) {
@@ -197,7 +211,7 @@ func (t *term) recordDecision(name string, d GuardDecision) (decided []GuardStat
 		s := GuardState{Guarded: view.Guarded{ZoneMark: view.ZoneMark{Group: x.Group, Zone: x.Zone}}}
 		if d.about(s) {
 			changes = append(changes, fmt.Sprintf("%s in %s %s → %s", x.Group, cmp.Or(x.Zone, "its small zones"), cmp.Or(x.Decision, "undecided"), d.Decision))
-			x.Decision, x.By = d.Decision, d.By
+			x.Decision, x.By, x.Covers, x.pending = d.Decision, d.By, nil, true
 			decided = append(decided, s)
 		}
 		trips = append(trips, x)
