@@ -6,6 +6,8 @@ const (
 	fractionGo  = "view/fraction.go"
 	heldGo      = "view/held.go"
 	heldSvcGo   = "view/heldservice.go"
+	carryGo     = "view/carry.go"
+	chargeGo    = "internal/evidence/charge.go"
 	sealGo      = "internal/evidence/seal.go"
 	outcomesGo  = "internal/evidence/outcomes.go"
 	watchGo     = "internal/evidence/witnesses.go"
@@ -44,7 +46,7 @@ func beliefs() []mutant {
 		},
 		{
 			"a person's decision ends with its trip", fractionGo,
-			"return memory{served: idsOf(members, in)}", "return memory{served: idsOf(members, in), decision: Accepted}", inView, "TestAPersonDecidesAboutAGuardThatHoldsAndIsAskedAgainAtTheNextTrip",
+			"return memory{served: idsOf(members, in), pooled: a.pool(g, members)}", "return memory{served: idsOf(members, in), decision: Accepted}", inView, "TestAPersonDecidesAboutAGuardThatHoldsAndIsAskedAgainAtTheNextTrip",
 		},
 		{
 			"what comes after an early row is of the next second", sealGo,
@@ -69,6 +71,30 @@ func beliefs() []mutant {
 		{
 			"who is out of rotation is the first to be stopped", poorGo,
 			"if s := r.Slots[i]; r.out(s, w) {", "if s := r.Slots[i]; false {", inService, "TestWhoIsOutOfRotationIsTheFirstToBeStopped",
+		},
+		{
+			"callers of a zone that fail everywhere are charged", chargeGo,
+			"if !g.everywhere(in.tick) {", "if true {", inEvaluate, "TestOneCallerZoneThatFailsEverywhereIsChargedToThoseCallers",
+		},
+		{
+			"callers are charged only where others do well at the same instances", chargeGo,
+			"&& 2*sum.spared >= sum.failing &&", "&&", inEvaluate, "TestWhatFailsForAllCallersOrAtOneInstanceIsChargedToNoZone",
+		},
+		{
+			"a refusal that may be the callers' doing waits for the end of its second", sealGo,
+			"|| o.theirs(refusals, in.tick) {", "|| o.theirs(refusals, in.tick) && false {", inEvaluate, "TestAZoneOfCallersThatIsRefusedEverywhereTakesNobodyOutBeforeItsSecondIsOver",
+		},
+		{
+			"a person's decision goes with its zone", carryGo,
+			"if a.moved(g, members) {", "if false {", inView, "TestWhatAPersonAcceptedGoesWithAZoneIntoThePoolOfSmallOnesAndOut",
+		},
+		{
+			"a person's decision is about whom it was taken about", carryGo,
+			"if asks {\n", "if false {\n", inView, "TestWhatAPersonAcceptedGoesWithAZoneIntoThePoolOfSmallOnesAndOut",
+		},
+		{
+			"a restart replaces the worst first", scaleGo,
+			"left = rev.Value.WorstFirst(left, j.world())", "left = left[:]", inControl, "TestARestartBeginsWithWhoIsOutOfRotationAndEndsWithWhoDoesWell",
 		},
 		{
 			"a decision about a guard outlives its leader", guardGo,
