@@ -104,15 +104,22 @@ func lock(path string) {
 	os.Exit(8)
 }
 
+// from the first signal of a kind on it is true.
+func from(s syscall.Signal) *atomic.Bool {
+	came := &atomic.Bool{}
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, s)
+	go func() {
+		<-c
+		came.Store(true)
+	}()
+	return came
+}
+
 func routes() http.Handler {
 	var served, inFlight, most atomic.Int64
-	var ill atomic.Bool // from the first SIGUSR1 on a third of all requests fail
-	usr1 := make(chan os.Signal, 1)
-	signal.Notify(usr1, syscall.SIGUSR1)
-	go func() {
-		<-usr1
-		ill.Store(true)
-	}()
+	ill := from(syscall.SIGUSR1)   // on a third of all requests fail
+	slow := from(syscall.SIGWINCH) // on each answer takes two seconds
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s %s\n", os.Getenv("FAIRLEAD_REVISION"), os.Getenv("FAIRLEAD_INSTANCE"), version)
@@ -148,6 +155,9 @@ func routes() http.Handler {
 		}
 		n := served.Add(1)
 		fmt.Printf("request %d: %s %s\n", n, r.Method, r.URL.Path)
+		if slow.Load() {
+			time.Sleep(2 * time.Second)
+		}
 		if ill.Load() && n%3 == 0 {
 			http.Error(w, "ill, as it was told", http.StatusInternalServerError)
 			return

@@ -2,6 +2,7 @@ package host
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -246,6 +247,9 @@ func ready(ctx context.Context, addr netip.AddrPort, path string) string {
 	req.Header.Set("User-Agent", "fairlead-host")
 	once := &http.Transport{DisableKeepAlives: true}
 	resp, err := once.RoundTrip(req)
+	if errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Sprintf("ready path %s does not answer within %s", path, lookTimeout)
+	}
 	if err != nil {
 		return fmt.Sprintf("ready path %s does not answer: %v", path, err)
 	}
