@@ -1,0 +1,47 @@
+package e2e
+
+import (
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestNothingThatACallerMayPickIsStoppedByADeployARestartAFewerOrACollection: a
+// caller with the README's ten lines sends requests to a service all the while,
+// straight to its instances, and not one fails.
+func TestNothingThatACallerMayPickIsStoppedByADeployARestartAFewerOrACollection(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	identity := filepath.Join(f.data, "caller")
+	f.must("identity", "caller", "batch", "--out", identity)
+	f.must("deploy", "hello", "--instances", "3", "--", testapp)
+	c := f.startCaller("hello", filepath.Join(f.data, "state"), identity)
+	c.waitFor("first 200 OK", 20*time.Second)
+	for _, step := range [][]string{
+		{"deploy", "hello", "--", testapp2},
+		{"restart", "hello"},
+		{"scale", "hello", "1"},
+		{"scale", "hello", "3"},
+		{"deploy", "hello", "--env", "A=1"}, // only one revision is kept warm: the first is collected
+		{"scale", "hello", "2"},
+		{"restart", "hello"},
+	} {
+		c.more(100)
+		f.must(step...)
+	}
+	gone := func() bool {
+		for _, i := range f.status("hello").Instances {
+			if i.Revision == "hello-00001" {
+				return false
+			}
+		}
+		return true
+	}
+	for end := time.Now().Add(60 * time.Second); !gone(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("the first revision is not collected:\n%s", f.must("explain", "hello").stdout)
+		}
+	}
+	c.more(100)
+	c.end()
+}
