@@ -77,6 +77,7 @@ type commands struct {
 	Resolve     resolveCmd     `cmd:"" group:"services" help:"Show the view that callers of a service pick by."`
 	History     historyCmd     `cmd:"" group:"services" help:"Show every change of what was believed of instances, and why."`
 	Drill       drillCmd       `cmd:"" group:"services" help:"Exercise on the running system what is claimed of it."`
+	Routes      routesCmd      `cmd:"" group:"services" help:"Show who may route a service's requests, by which route table or view, and until when each may route otherwise than is in force."`
 	Subscribers subscribersCmd `cmd:"" group:"services" help:"Show who routes by a service's view, by which version, and who is behind."`
 	Propagation propagationCmd `cmd:"" group:"services" help:"Show how soon those who route by a service's view acknowledged its changes, against what is promised."`
 	Flaps       flapsCmd       `cmd:"" group:"services" help:"Show which instances came and went too often, and the changes that earned it."`

@@ -69,10 +69,13 @@ func (c *call) tellSubscribers(all []*fairleadv1.SubscriberRow) {
 		}
 		var notes []string
 		if !s.GetConnected() {
-			notes = append(notes, c.out.paint(red, "not connected"))
+			notes = append(notes, c.out.paint(red, s.GetStands()))
 		}
 		if s.GetObjection() != "" {
 			notes = append(notes, "picks otherwise: "+s.GetObjection())
+		}
+		if s.GetUntil() != "" {
+			notes = append(notes, "may pick by it until "+s.GetUntil())
 		}
 		if len(s.GetMissing()) > 0 {
 			notes = append(notes, "does not know "+strings.Join(s.GetMissing(), ", "))

@@ -56,6 +56,9 @@ func (p *printer) status(s *fairleadv1.GetStatusResponse) {
 		p.line("view           %s, %s", s.GetView(), heldBy(s.GetViewHolders()))
 	}
 	p.deployment(s.GetDeployment())
+	for _, w := range s.GetStops() {
+		p.line("waits          %s", w)
+	}
 	if s.GetNeedsOperator() != "" {
 		p.line("%s %s", p.paint(red, "needs operator"), s.GetNeedsOperator())
 	}

@@ -298,6 +298,7 @@ func (p *plane) Probers() (all []discovery.ProberState, unlooked int, observing 
 func (p *plane) Leading() bool                               { return true }
 func (p *plane) Epoch() view.Epoch                           { return view.Epoch{Incarnation: p.store.Incarnation(), Number: 1} }
 func (p *plane) Alarms(string) []string                      { return nil }
+func (p *plane) Stops(string) []service.StopWait             { return nil }
 func (p *plane) RetryAt(string) time.Time                    { return time.Time{} }
 func (p *plane) RetireGateway(context.Context, string) error { return nil }
 func (p *plane) RetireHost(context.Context, string) error    { return nil }

@@ -122,6 +122,7 @@ func live() map[string]bool { // :: procedure → goes on
 		fairleadv1connect.DiscoveryAPIServiceEndDrillProcedure:        false,
 		fairleadv1connect.DiscoveryAPIServiceListSubscribersProcedure: false,
 		fairleadv1connect.DiscoveryAPIServiceGetPropagationProcedure:  false,
+		fairleadv1connect.DiscoveryAPIServiceListRoutersProcedure:     false,
 		fairleadv1connect.DiscoveryAPIServiceTestContractProcedure:    false,
 		fairleadv1connect.DiscoveryAPIServiceDiffRuntimeProcedure:     false,
 		fairleadv1connect.ResolveServiceResolveProcedure:              false,

@@ -28,6 +28,8 @@ type Facts struct {
 	NeedsOperator []string
 	// Alarms of the installation.
 	Alarms []string
+	// Stops that wait for callers, in words.
+	Stops []string
 	// Now, as instants are shown against it.
 	Now time.Time
 }
@@ -55,7 +57,7 @@ func Explain(f Facts) Report {
 		lines []string
 	}{
 		{"desired", e.desired()},
-		{"saga", e.sagas()},
+		{"saga", append(e.sagas(), e.Stops...)},
 		{"catalog", e.catalog()},
 		{"routes", append(e.routes(), e.hold()...)},
 		{"gateways", e.gateways()},

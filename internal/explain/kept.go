@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -38,6 +39,13 @@ func (e *explainer) kept(r service.Revision) string {
 			why += by
 		case len(reasons) == 0:
 			why += ", until another table is published and every known gateway has acknowledged it"
+		}
+		reasons = append(reasons, why)
+	}
+	if p := e.reach.Callers(r.Name); !p.Nobody() && !service.Names(e.s.Routes.Value.Plan, r.Name) {
+		why := p.Text() + " may still pick its instances by an earlier view, until that is acknowledged"
+		if p.For > 0 {
+			why += fmt.Sprintf(", for %s at most", p.For.Round(time.Second))
 		}
 		reasons = append(reasons, why)
 	}

@@ -835,7 +835,11 @@ type SubscriberRow struct {
 	Missing []string `protobuf:"bytes,11,rep,name=missing,proto3" json:"missing,omitempty"`
 	// Routes is the version of the route table that a gateway serves; others have
 	// none.
-	Routes        string `protobuf:"bytes,12,opt,name=routes,proto3" json:"routes,omitempty"`
+	Routes string `protobuf:"bytes,12,opt,name=routes,proto3" json:"routes,omitempty"`
+	// Stands says in words how it stands, as ListRouters does, and Until until when
+	// it counts as one who may pick by an earlier view; empty: it does not.
+	Stands        string `protobuf:"bytes,13,opt,name=stands,proto3" json:"stands,omitempty"`
+	Until         string `protobuf:"bytes,14,opt,name=until,proto3" json:"until,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -954,6 +958,323 @@ func (x *SubscriberRow) GetRoutes() string {
 	return ""
 }
 
+func (x *SubscriberRow) GetStands() string {
+	if x != nil {
+		return x.Stands
+	}
+	return ""
+}
+
+func (x *SubscriberRow) GetUntil() string {
+	if x != nil {
+		return x.Until
+	}
+	return ""
+}
+
+type ListRoutersRequest struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Most callers that are listed, those that are behind first; 0 is 1,000, and no
+	// answer has more.
+	Most          int32 `protobuf:"varint,2,opt,name=most,proto3" json:"most,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRoutersRequest) Reset() {
+	*x = ListRoutersRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRoutersRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRoutersRequest) ProtoMessage() {}
+
+func (x *ListRoutersRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRoutersRequest.ProtoReflect.Descriptor instead.
+func (*ListRoutersRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{13}
+}
+
+func (x *ListRoutersRequest) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ListRoutersRequest) GetMost() int32 {
+	if x != nil {
+		return x.Most
+	}
+	return 0
+}
+
+type ListRoutersResponse struct {
+	state   protoimpl.MessageState `protogen:"open.v1"`
+	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	// Plan that is in force, in words, and the table in which it was published;
+	// empty is none.
+	Plan   string `protobuf:"bytes,2,opt,name=plan,proto3" json:"plan,omitempty"`
+	Routes string `protobuf:"bytes,3,opt,name=routes,proto3" json:"routes,omitempty"`
+	// View that is published; empty is none.
+	View string `protobuf:"bytes,4,opt,name=view,proto3" json:"view,omitempty"`
+	// Routers are the known gateways, then callers.
+	Routers []*Router `protobuf:"bytes,5,rep,name=routers,proto3" json:"routers,omitempty"`
+	// Callers that are connected, at control or at a relay; More are not listed.
+	Callers int32 `protobuf:"varint,6,opt,name=callers,proto3" json:"callers,omitempty"`
+	More    int32 `protobuf:"varint,7,opt,name=more,proto3" json:"more,omitempty"`
+	// Unheard are relays that did not say who their subscribers are.
+	Unheard []string `protobuf:"bytes,8,rep,name=unheard,proto3" json:"unheard,omitempty"`
+	// Stops by plan that wait for callers, in words.
+	Stops         []string `protobuf:"bytes,9,rep,name=stops,proto3" json:"stops,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListRoutersResponse) Reset() {
+	*x = ListRoutersResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListRoutersResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListRoutersResponse) ProtoMessage() {}
+
+func (x *ListRoutersResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListRoutersResponse.ProtoReflect.Descriptor instead.
+func (*ListRoutersResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *ListRoutersResponse) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *ListRoutersResponse) GetPlan() string {
+	if x != nil {
+		return x.Plan
+	}
+	return ""
+}
+
+func (x *ListRoutersResponse) GetRoutes() string {
+	if x != nil {
+		return x.Routes
+	}
+	return ""
+}
+
+func (x *ListRoutersResponse) GetView() string {
+	if x != nil {
+		return x.View
+	}
+	return ""
+}
+
+func (x *ListRoutersResponse) GetRouters() []*Router {
+	if x != nil {
+		return x.Routers
+	}
+	return nil
+}
+
+func (x *ListRoutersResponse) GetCallers() int32 {
+	if x != nil {
+		return x.Callers
+	}
+	return 0
+}
+
+func (x *ListRoutersResponse) GetMore() int32 {
+	if x != nil {
+		return x.More
+	}
+	return 0
+}
+
+func (x *ListRoutersResponse) GetUnheard() []string {
+	if x != nil {
+		return x.Unheard
+	}
+	return nil
+}
+
+func (x *ListRoutersResponse) GetStops() []string {
+	if x != nil {
+		return x.Stops
+	}
+	return nil
+}
+
+// Router is one of those who may route a service's requests.
+type Router struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Via is the relay that it subscribes at; empty is control.
+	Via string `protobuf:"bytes,3,opt,name=via,proto3" json:"via,omitempty"`
+	// Serves and Keeps are the tables of a gateway, in force and on its disk; empty
+	// is not known.
+	Serves string `protobuf:"bytes,4,opt,name=serves,proto3" json:"serves,omitempty"`
+	Keeps  string `protobuf:"bytes,5,opt,name=keeps,proto3" json:"keeps,omitempty"`
+	// View that it acknowledged last; empty is none.
+	View      string `protobuf:"bytes,6,opt,name=view,proto3" json:"view,omitempty"`
+	Connected bool   `protobuf:"varint,7,opt,name=connected,proto3" json:"connected,omitempty"`
+	// Silent is how long nothing was heard of it.
+	Silent *durationpb.Duration `protobuf:"bytes,8,opt,name=silent,proto3" json:"silent,omitempty"`
+	// Stands says in words how it stands.
+	Stands string `protobuf:"bytes,9,opt,name=stands,proto3" json:"stands,omitempty"`
+	// MayRoute are revisions that it may still route to, beside those in force.
+	MayRoute []string `protobuf:"bytes,10,rep,name=may_route,json=mayRoute,proto3" json:"may_route,omitempty"`
+	// Until says until when it counts as one who may route otherwise than is in
+	// force; empty: it does not.
+	Until         string `protobuf:"bytes,11,opt,name=until,proto3" json:"until,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Router) Reset() {
+	*x = Router{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Router) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Router) ProtoMessage() {}
+
+func (x *Router) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Router.ProtoReflect.Descriptor instead.
+func (*Router) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{15}
+}
+
+func (x *Router) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *Router) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Router) GetVia() string {
+	if x != nil {
+		return x.Via
+	}
+	return ""
+}
+
+func (x *Router) GetServes() string {
+	if x != nil {
+		return x.Serves
+	}
+	return ""
+}
+
+func (x *Router) GetKeeps() string {
+	if x != nil {
+		return x.Keeps
+	}
+	return ""
+}
+
+func (x *Router) GetView() string {
+	if x != nil {
+		return x.View
+	}
+	return ""
+}
+
+func (x *Router) GetConnected() bool {
+	if x != nil {
+		return x.Connected
+	}
+	return false
+}
+
+func (x *Router) GetSilent() *durationpb.Duration {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *Router) GetStands() string {
+	if x != nil {
+		return x.Stands
+	}
+	return ""
+}
+
+func (x *Router) GetMayRoute() []string {
+	if x != nil {
+		return x.MayRoute
+	}
+	return nil
+}
+
+func (x *Router) GetUntil() string {
+	if x != nil {
+		return x.Until
+	}
+	return ""
+}
+
 type GetPropagationRequest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Service       string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
@@ -963,7 +1284,7 @@ type GetPropagationRequest struct {
 
 func (x *GetPropagationRequest) Reset() {
 	*x = GetPropagationRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -975,7 +1296,7 @@ func (x *GetPropagationRequest) String() string {
 func (*GetPropagationRequest) ProtoMessage() {}
 
 func (x *GetPropagationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -988,7 +1309,7 @@ func (x *GetPropagationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPropagationRequest.ProtoReflect.Descriptor instead.
 func (*GetPropagationRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *GetPropagationRequest) GetService() string {
@@ -1017,7 +1338,7 @@ type GetPropagationResponse struct {
 
 func (x *GetPropagationResponse) Reset() {
 	*x = GetPropagationResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1029,7 +1350,7 @@ func (x *GetPropagationResponse) String() string {
 func (*GetPropagationResponse) ProtoMessage() {}
 
 func (x *GetPropagationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1042,7 +1363,7 @@ func (x *GetPropagationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPropagationResponse.ProtoReflect.Descriptor instead.
 func (*GetPropagationResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *GetPropagationResponse) GetService() string {
@@ -1119,7 +1440,7 @@ type PropagationLatency struct {
 
 func (x *PropagationLatency) Reset() {
 	*x = PropagationLatency{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1131,7 +1452,7 @@ func (x *PropagationLatency) String() string {
 func (*PropagationLatency) ProtoMessage() {}
 
 func (x *PropagationLatency) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1144,7 +1465,7 @@ func (x *PropagationLatency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PropagationLatency.ProtoReflect.Descriptor instead.
 func (*PropagationLatency) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *PropagationLatency) GetKind() string {
@@ -1198,7 +1519,7 @@ type PropagationPromise struct {
 
 func (x *PropagationPromise) Reset() {
 	*x = PropagationPromise{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1210,7 +1531,7 @@ func (x *PropagationPromise) String() string {
 func (*PropagationPromise) ProtoMessage() {}
 
 func (x *PropagationPromise) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1223,7 +1544,7 @@ func (x *PropagationPromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PropagationPromise.ProtoReflect.Descriptor instead.
 func (*PropagationPromise) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *PropagationPromise) GetKind() string {
@@ -1277,7 +1598,7 @@ type ListFlapsRequest struct {
 
 func (x *ListFlapsRequest) Reset() {
 	*x = ListFlapsRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1289,7 +1610,7 @@ func (x *ListFlapsRequest) String() string {
 func (*ListFlapsRequest) ProtoMessage() {}
 
 func (x *ListFlapsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1302,7 +1623,7 @@ func (x *ListFlapsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlapsRequest.ProtoReflect.Descriptor instead.
 func (*ListFlapsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListFlapsRequest) GetService() string {
@@ -1328,7 +1649,7 @@ type ListFlapsResponse struct {
 
 func (x *ListFlapsResponse) Reset() {
 	*x = ListFlapsResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1340,7 +1661,7 @@ func (x *ListFlapsResponse) String() string {
 func (*ListFlapsResponse) ProtoMessage() {}
 
 func (x *ListFlapsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1353,7 +1674,7 @@ func (x *ListFlapsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlapsResponse.ProtoReflect.Descriptor instead.
 func (*ListFlapsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListFlapsResponse) GetService() string {
@@ -1401,7 +1722,7 @@ type Quarantine struct {
 
 func (x *Quarantine) Reset() {
 	*x = Quarantine{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1413,7 +1734,7 @@ func (x *Quarantine) String() string {
 func (*Quarantine) ProtoMessage() {}
 
 func (x *Quarantine) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1426,7 +1747,7 @@ func (x *Quarantine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantine.ProtoReflect.Descriptor instead.
 func (*Quarantine) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Quarantine) GetInstance() string {
@@ -1472,7 +1793,7 @@ type DiffRuntimeRequest struct {
 
 func (x *DiffRuntimeRequest) Reset() {
 	*x = DiffRuntimeRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1484,7 +1805,7 @@ func (x *DiffRuntimeRequest) String() string {
 func (*DiffRuntimeRequest) ProtoMessage() {}
 
 func (x *DiffRuntimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1497,7 +1818,7 @@ func (x *DiffRuntimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRuntimeRequest.ProtoReflect.Descriptor instead.
 func (*DiffRuntimeRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{23}
 }
 
 type DiffRuntimeResponse struct {
@@ -1512,7 +1833,7 @@ type DiffRuntimeResponse struct {
 
 func (x *DiffRuntimeResponse) Reset() {
 	*x = DiffRuntimeResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1524,7 +1845,7 @@ func (x *DiffRuntimeResponse) String() string {
 func (*DiffRuntimeResponse) ProtoMessage() {}
 
 func (x *DiffRuntimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1537,7 +1858,7 @@ func (x *DiffRuntimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRuntimeResponse.ProtoReflect.Descriptor instead.
 func (*DiffRuntimeResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *DiffRuntimeResponse) GetSources() []*RuntimeSource {
@@ -1583,7 +1904,7 @@ type RuntimeSource struct {
 
 func (x *RuntimeSource) Reset() {
 	*x = RuntimeSource{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1595,7 +1916,7 @@ func (x *RuntimeSource) String() string {
 func (*RuntimeSource) ProtoMessage() {}
 
 func (x *RuntimeSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1608,7 +1929,7 @@ func (x *RuntimeSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeSource.ProtoReflect.Descriptor instead.
 func (*RuntimeSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *RuntimeSource) GetSource() string {
@@ -1671,7 +1992,7 @@ type RuntimeDifference struct {
 
 func (x *RuntimeDifference) Reset() {
 	*x = RuntimeDifference{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1683,7 +2004,7 @@ func (x *RuntimeDifference) String() string {
 func (*RuntimeDifference) ProtoMessage() {}
 
 func (x *RuntimeDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1696,7 +2017,7 @@ func (x *RuntimeDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeDifference.ProtoReflect.Descriptor instead.
 func (*RuntimeDifference) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RuntimeDifference) GetSource() string {
@@ -1760,7 +2081,7 @@ type TestContractRequest struct {
 
 func (x *TestContractRequest) Reset() {
 	*x = TestContractRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1772,7 +2093,7 @@ func (x *TestContractRequest) String() string {
 func (*TestContractRequest) ProtoMessage() {}
 
 func (x *TestContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1785,7 +2106,7 @@ func (x *TestContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestContractRequest.ProtoReflect.Descriptor instead.
 func (*TestContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *TestContractRequest) GetService() string {
@@ -1839,7 +2160,7 @@ type TestContractResponse struct {
 
 func (x *TestContractResponse) Reset() {
 	*x = TestContractResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1851,7 +2172,7 @@ func (x *TestContractResponse) String() string {
 func (*TestContractResponse) ProtoMessage() {}
 
 func (x *TestContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1864,7 +2185,7 @@ func (x *TestContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestContractResponse.ProtoReflect.Descriptor instead.
 func (*TestContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *TestContractResponse) GetService() string {
@@ -1965,7 +2286,7 @@ type TestedRemoval struct {
 
 func (x *TestedRemoval) Reset() {
 	*x = TestedRemoval{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2298,7 @@ func (x *TestedRemoval) String() string {
 func (*TestedRemoval) ProtoMessage() {}
 
 func (x *TestedRemoval) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2311,7 @@ func (x *TestedRemoval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestedRemoval.ProtoReflect.Descriptor instead.
 func (*TestedRemoval) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *TestedRemoval) GetInstance() string {
@@ -2044,7 +2365,7 @@ type TestedTrip struct {
 
 func (x *TestedTrip) Reset() {
 	*x = TestedTrip{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2056,7 +2377,7 @@ func (x *TestedTrip) String() string {
 func (*TestedTrip) ProtoMessage() {}
 
 func (x *TestedTrip) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2069,7 +2390,7 @@ func (x *TestedTrip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestedTrip.ProtoReflect.Descriptor instead.
 func (*TestedTrip) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TestedTrip) GetAt() *timestamppb.Timestamp {
@@ -2124,7 +2445,7 @@ type SetExternalRequest struct {
 
 func (x *SetExternalRequest) Reset() {
 	*x = SetExternalRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2136,7 +2457,7 @@ func (x *SetExternalRequest) String() string {
 func (*SetExternalRequest) ProtoMessage() {}
 
 func (x *SetExternalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2149,7 +2470,7 @@ func (x *SetExternalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetExternalRequest.ProtoReflect.Descriptor instead.
 func (*SetExternalRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SetExternalRequest) GetService() string {
@@ -2175,7 +2496,7 @@ type SetExternalResponse struct {
 
 func (x *SetExternalResponse) Reset() {
 	*x = SetExternalResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2187,7 +2508,7 @@ func (x *SetExternalResponse) String() string {
 func (*SetExternalResponse) ProtoMessage() {}
 
 func (x *SetExternalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2200,7 +2521,7 @@ func (x *SetExternalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetExternalResponse.ProtoReflect.Descriptor instead.
 func (*SetExternalResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *SetExternalResponse) GetExternal() *External {
@@ -2218,7 +2539,7 @@ type ListExternalsRequest struct {
 
 func (x *ListExternalsRequest) Reset() {
 	*x = ListExternalsRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2230,7 +2551,7 @@ func (x *ListExternalsRequest) String() string {
 func (*ListExternalsRequest) ProtoMessage() {}
 
 func (x *ListExternalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2243,7 +2564,7 @@ func (x *ListExternalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExternalsRequest.ProtoReflect.Descriptor instead.
 func (*ListExternalsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{33}
 }
 
 type ListExternalsResponse struct {
@@ -2255,7 +2576,7 @@ type ListExternalsResponse struct {
 
 func (x *ListExternalsResponse) Reset() {
 	*x = ListExternalsResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2267,7 +2588,7 @@ func (x *ListExternalsResponse) String() string {
 func (*ListExternalsResponse) ProtoMessage() {}
 
 func (x *ListExternalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2280,7 +2601,7 @@ func (x *ListExternalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExternalsResponse.ProtoReflect.Descriptor instead.
 func (*ListExternalsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ListExternalsResponse) GetExternals() []*External {
@@ -2302,7 +2623,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2314,7 +2635,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2327,7 +2648,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *External) GetService() string {
@@ -2357,7 +2678,7 @@ type ExternalEndpoint struct {
 
 func (x *ExternalEndpoint) Reset() {
 	*x = ExternalEndpoint{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2369,7 +2690,7 @@ func (x *ExternalEndpoint) String() string {
 func (*ExternalEndpoint) ProtoMessage() {}
 
 func (x *ExternalEndpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2382,7 +2703,7 @@ func (x *ExternalEndpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExternalEndpoint.ProtoReflect.Descriptor instead.
 func (*ExternalEndpoint) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{33}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *ExternalEndpoint) GetAddress() string {
@@ -2415,7 +2736,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[34]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2427,7 +2748,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[34]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2440,7 +2761,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{34}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *GetPolicyRequest) GetService() string {
@@ -2462,7 +2783,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[35]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2474,7 +2795,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[35]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2487,7 +2808,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{35}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetPolicyResponse) GetService() string {
@@ -2523,7 +2844,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[36]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2535,7 +2856,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[36]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2548,7 +2869,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{36}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *SetPolicyRequest) GetService() string {
@@ -2581,7 +2902,7 @@ type SetPolicyResponse struct {
 
 func (x *SetPolicyResponse) Reset() {
 	*x = SetPolicyResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[37]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2593,7 +2914,7 @@ func (x *SetPolicyResponse) String() string {
 func (*SetPolicyResponse) ProtoMessage() {}
 
 func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[37]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2606,7 +2927,7 @@ func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*SetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{37}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *SetPolicyResponse) GetPolicy() *ServicePolicy {
@@ -2635,7 +2956,7 @@ type ServicePolicy struct {
 
 func (x *ServicePolicy) Reset() {
 	*x = ServicePolicy{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[38]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2647,7 +2968,7 @@ func (x *ServicePolicy) String() string {
 func (*ServicePolicy) ProtoMessage() {}
 
 func (x *ServicePolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[38]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2660,7 +2981,7 @@ func (x *ServicePolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicePolicy.ProtoReflect.Descriptor instead.
 func (*ServicePolicy) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{38}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ServicePolicy) GetOwner() string {
@@ -2712,7 +3033,7 @@ type GuardPolicy struct {
 
 func (x *GuardPolicy) Reset() {
 	*x = GuardPolicy{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[39]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2724,7 +3045,7 @@ func (x *GuardPolicy) String() string {
 func (*GuardPolicy) ProtoMessage() {}
 
 func (x *GuardPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[39]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2737,7 +3058,7 @@ func (x *GuardPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardPolicy.ProtoReflect.Descriptor instead.
 func (*GuardPolicy) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{39}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *GuardPolicy) GetFraction() float64 {
@@ -2766,7 +3087,7 @@ type RampPolicy struct {
 
 func (x *RampPolicy) Reset() {
 	*x = RampPolicy{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[40]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2778,7 +3099,7 @@ func (x *RampPolicy) String() string {
 func (*RampPolicy) ProtoMessage() {}
 
 func (x *RampPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[40]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2791,7 +3112,7 @@ func (x *RampPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RampPolicy.ProtoReflect.Descriptor instead.
 func (*RampPolicy) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{40}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *RampPolicy) GetSeconds() int32 {
@@ -2824,7 +3145,7 @@ type DecideGuardRequest struct {
 
 func (x *DecideGuardRequest) Reset() {
 	*x = DecideGuardRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[41]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2836,7 +3157,7 @@ func (x *DecideGuardRequest) String() string {
 func (*DecideGuardRequest) ProtoMessage() {}
 
 func (x *DecideGuardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[41]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2849,7 +3170,7 @@ func (x *DecideGuardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideGuardRequest.ProtoReflect.Descriptor instead.
 func (*DecideGuardRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{41}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *DecideGuardRequest) GetService() string {
@@ -2896,7 +3217,7 @@ type DecideGuardResponse struct {
 
 func (x *DecideGuardResponse) Reset() {
 	*x = DecideGuardResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[42]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2908,7 +3229,7 @@ func (x *DecideGuardResponse) String() string {
 func (*DecideGuardResponse) ProtoMessage() {}
 
 func (x *DecideGuardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[42]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2921,7 +3242,7 @@ func (x *DecideGuardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideGuardResponse.ProtoReflect.Descriptor instead.
 func (*DecideGuardResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{42}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *DecideGuardResponse) GetDecided() []*GuardState {
@@ -2996,7 +3317,7 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\vHeldVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
 	"\aholders\x18\x02 \x01(\x05R\aholders\x121\n" +
-	"\x06behind\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06behind\"\xeb\x02\n" +
+	"\x06behind\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06behind\"\x99\x03\n" +
 	"\rSubscriberRow\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -3010,7 +3331,35 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\tobjection\x18\n" +
 	" \x01(\tR\tobjection\x12\x18\n" +
 	"\amissing\x18\v \x03(\tR\amissing\x12\x16\n" +
-	"\x06routes\x18\f \x01(\tR\x06routes\"1\n" +
+	"\x06routes\x18\f \x01(\tR\x06routes\x12\x16\n" +
+	"\x06stands\x18\r \x01(\tR\x06stands\x12\x14\n" +
+	"\x05until\x18\x0e \x01(\tR\x05until\"B\n" +
+	"\x12ListRoutersRequest\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x12\n" +
+	"\x04most\x18\x02 \x01(\x05R\x04most\"\xfc\x01\n" +
+	"\x13ListRoutersResponse\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x12\n" +
+	"\x04plan\x18\x02 \x01(\tR\x04plan\x12\x16\n" +
+	"\x06routes\x18\x03 \x01(\tR\x06routes\x12\x12\n" +
+	"\x04view\x18\x04 \x01(\tR\x04view\x12-\n" +
+	"\arouters\x18\x05 \x03(\v2\x13.fairlead.v1.RouterR\arouters\x12\x18\n" +
+	"\acallers\x18\x06 \x01(\x05R\acallers\x12\x12\n" +
+	"\x04more\x18\a \x01(\x05R\x04more\x12\x18\n" +
+	"\aunheard\x18\b \x03(\tR\aunheard\x12\x14\n" +
+	"\x05stops\x18\t \x03(\tR\x05stops\"\xa0\x02\n" +
+	"\x06Router\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
+	"\x03via\x18\x03 \x01(\tR\x03via\x12\x16\n" +
+	"\x06serves\x18\x04 \x01(\tR\x06serves\x12\x14\n" +
+	"\x05keeps\x18\x05 \x01(\tR\x05keeps\x12\x12\n" +
+	"\x04view\x18\x06 \x01(\tR\x04view\x12\x1c\n" +
+	"\tconnected\x18\a \x01(\bR\tconnected\x121\n" +
+	"\x06silent\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06silent\x12\x16\n" +
+	"\x06stands\x18\t \x01(\tR\x06stands\x12\x1b\n" +
+	"\tmay_route\x18\n" +
+	" \x03(\tR\bmayRoute\x12\x14\n" +
+	"\x05until\x18\v \x01(\tR\x05until\"1\n" +
 	"\x15GetPropagationRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\"\xe4\x02\n" +
 	"\x16GetPropagationResponse\x12\x18\n" +
@@ -3155,7 +3504,7 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\x06accept\x18\x04 \x01(\bR\x06accept\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\"H\n" +
 	"\x13DecideGuardResponse\x121\n" +
-	"\adecided\x18\x01 \x03(\v2\x17.fairlead.v1.GuardStateR\adecided2\xb6\b\n" +
+	"\adecided\x18\x01 \x03(\v2\x17.fairlead.v1.GuardStateR\adecided2\x88\t\n" +
 	"\x13DiscoveryAPIService\x12J\n" +
 	"\tListFlaps\x12\x1d.fairlead.v1.ListFlapsRequest\x1a\x1e.fairlead.v1.ListFlapsResponse\x12P\n" +
 	"\vDiffRuntime\x12\x1f.fairlead.v1.DiffRuntimeRequest\x1a .fairlead.v1.DiffRuntimeResponse\x12S\n" +
@@ -3165,7 +3514,8 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\tGetPolicy\x12\x1d.fairlead.v1.GetPolicyRequest\x1a\x1e.fairlead.v1.GetPolicyResponse\x12J\n" +
 	"\tSetPolicy\x12\x1d.fairlead.v1.SetPolicyRequest\x1a\x1e.fairlead.v1.SetPolicyResponse\x12P\n" +
 	"\vDecideGuard\x12\x1f.fairlead.v1.DecideGuardRequest\x1a .fairlead.v1.DecideGuardResponse\x12\\\n" +
-	"\x0fListSubscribers\x12#.fairlead.v1.ListSubscribersRequest\x1a$.fairlead.v1.ListSubscribersResponse\x12Y\n" +
+	"\x0fListSubscribers\x12#.fairlead.v1.ListSubscribersRequest\x1a$.fairlead.v1.ListSubscribersResponse\x12P\n" +
+	"\vListRouters\x12\x1f.fairlead.v1.ListRoutersRequest\x1a .fairlead.v1.ListRoutersResponse\x12Y\n" +
 	"\x0eGetPropagation\x12\".fairlead.v1.GetPropagationRequest\x1a#.fairlead.v1.GetPropagationResponse\x12M\n" +
 	"\n" +
 	"StartDrill\x12\x1e.fairlead.v1.StartDrillRequest\x1a\x1f.fairlead.v1.StartDrillResponse\x12G\n" +
@@ -3184,7 +3534,7 @@ func file_fairlead_v1_discovery_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_discovery_proto_rawDescData
 }
 
-var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 43)
+var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
 var file_fairlead_v1_discovery_proto_goTypes = []any{
 	(*StartDrillRequest)(nil),       // 0: fairlead.v1.StartDrillRequest
 	(*StartDrillResponse)(nil),      // 1: fairlead.v1.StartDrillResponse
@@ -3199,125 +3549,132 @@ var file_fairlead_v1_discovery_proto_goTypes = []any{
 	(*ListSubscribersResponse)(nil), // 10: fairlead.v1.ListSubscribersResponse
 	(*HeldVersion)(nil),             // 11: fairlead.v1.HeldVersion
 	(*SubscriberRow)(nil),           // 12: fairlead.v1.SubscriberRow
-	(*GetPropagationRequest)(nil),   // 13: fairlead.v1.GetPropagationRequest
-	(*GetPropagationResponse)(nil),  // 14: fairlead.v1.GetPropagationResponse
-	(*PropagationLatency)(nil),      // 15: fairlead.v1.PropagationLatency
-	(*PropagationPromise)(nil),      // 16: fairlead.v1.PropagationPromise
-	(*ListFlapsRequest)(nil),        // 17: fairlead.v1.ListFlapsRequest
-	(*ListFlapsResponse)(nil),       // 18: fairlead.v1.ListFlapsResponse
-	(*Quarantine)(nil),              // 19: fairlead.v1.Quarantine
-	(*DiffRuntimeRequest)(nil),      // 20: fairlead.v1.DiffRuntimeRequest
-	(*DiffRuntimeResponse)(nil),     // 21: fairlead.v1.DiffRuntimeResponse
-	(*RuntimeSource)(nil),           // 22: fairlead.v1.RuntimeSource
-	(*RuntimeDifference)(nil),       // 23: fairlead.v1.RuntimeDifference
-	(*TestContractRequest)(nil),     // 24: fairlead.v1.TestContractRequest
-	(*TestContractResponse)(nil),    // 25: fairlead.v1.TestContractResponse
-	(*TestedRemoval)(nil),           // 26: fairlead.v1.TestedRemoval
-	(*TestedTrip)(nil),              // 27: fairlead.v1.TestedTrip
-	(*SetExternalRequest)(nil),      // 28: fairlead.v1.SetExternalRequest
-	(*SetExternalResponse)(nil),     // 29: fairlead.v1.SetExternalResponse
-	(*ListExternalsRequest)(nil),    // 30: fairlead.v1.ListExternalsRequest
-	(*ListExternalsResponse)(nil),   // 31: fairlead.v1.ListExternalsResponse
-	(*External)(nil),                // 32: fairlead.v1.External
-	(*ExternalEndpoint)(nil),        // 33: fairlead.v1.ExternalEndpoint
-	(*GetPolicyRequest)(nil),        // 34: fairlead.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),       // 35: fairlead.v1.GetPolicyResponse
-	(*SetPolicyRequest)(nil),        // 36: fairlead.v1.SetPolicyRequest
-	(*SetPolicyResponse)(nil),       // 37: fairlead.v1.SetPolicyResponse
-	(*ServicePolicy)(nil),           // 38: fairlead.v1.ServicePolicy
-	(*GuardPolicy)(nil),             // 39: fairlead.v1.GuardPolicy
-	(*RampPolicy)(nil),              // 40: fairlead.v1.RampPolicy
-	(*DecideGuardRequest)(nil),      // 41: fairlead.v1.DecideGuardRequest
-	(*DecideGuardResponse)(nil),     // 42: fairlead.v1.DecideGuardResponse
-	(*durationpb.Duration)(nil),     // 43: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 44: google.protobuf.Timestamp
-	(*Transition)(nil),              // 45: fairlead.v1.Transition
-	(*HealthContract)(nil),          // 46: fairlead.v1.HealthContract
-	(*GuardState)(nil),              // 47: fairlead.v1.GuardState
+	(*ListRoutersRequest)(nil),      // 13: fairlead.v1.ListRoutersRequest
+	(*ListRoutersResponse)(nil),     // 14: fairlead.v1.ListRoutersResponse
+	(*Router)(nil),                  // 15: fairlead.v1.Router
+	(*GetPropagationRequest)(nil),   // 16: fairlead.v1.GetPropagationRequest
+	(*GetPropagationResponse)(nil),  // 17: fairlead.v1.GetPropagationResponse
+	(*PropagationLatency)(nil),      // 18: fairlead.v1.PropagationLatency
+	(*PropagationPromise)(nil),      // 19: fairlead.v1.PropagationPromise
+	(*ListFlapsRequest)(nil),        // 20: fairlead.v1.ListFlapsRequest
+	(*ListFlapsResponse)(nil),       // 21: fairlead.v1.ListFlapsResponse
+	(*Quarantine)(nil),              // 22: fairlead.v1.Quarantine
+	(*DiffRuntimeRequest)(nil),      // 23: fairlead.v1.DiffRuntimeRequest
+	(*DiffRuntimeResponse)(nil),     // 24: fairlead.v1.DiffRuntimeResponse
+	(*RuntimeSource)(nil),           // 25: fairlead.v1.RuntimeSource
+	(*RuntimeDifference)(nil),       // 26: fairlead.v1.RuntimeDifference
+	(*TestContractRequest)(nil),     // 27: fairlead.v1.TestContractRequest
+	(*TestContractResponse)(nil),    // 28: fairlead.v1.TestContractResponse
+	(*TestedRemoval)(nil),           // 29: fairlead.v1.TestedRemoval
+	(*TestedTrip)(nil),              // 30: fairlead.v1.TestedTrip
+	(*SetExternalRequest)(nil),      // 31: fairlead.v1.SetExternalRequest
+	(*SetExternalResponse)(nil),     // 32: fairlead.v1.SetExternalResponse
+	(*ListExternalsRequest)(nil),    // 33: fairlead.v1.ListExternalsRequest
+	(*ListExternalsResponse)(nil),   // 34: fairlead.v1.ListExternalsResponse
+	(*External)(nil),                // 35: fairlead.v1.External
+	(*ExternalEndpoint)(nil),        // 36: fairlead.v1.ExternalEndpoint
+	(*GetPolicyRequest)(nil),        // 37: fairlead.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),       // 38: fairlead.v1.GetPolicyResponse
+	(*SetPolicyRequest)(nil),        // 39: fairlead.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil),       // 40: fairlead.v1.SetPolicyResponse
+	(*ServicePolicy)(nil),           // 41: fairlead.v1.ServicePolicy
+	(*GuardPolicy)(nil),             // 42: fairlead.v1.GuardPolicy
+	(*RampPolicy)(nil),              // 43: fairlead.v1.RampPolicy
+	(*DecideGuardRequest)(nil),      // 44: fairlead.v1.DecideGuardRequest
+	(*DecideGuardResponse)(nil),     // 45: fairlead.v1.DecideGuardResponse
+	(*durationpb.Duration)(nil),     // 46: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 47: google.protobuf.Timestamp
+	(*Transition)(nil),              // 48: fairlead.v1.Transition
+	(*HealthContract)(nil),          // 49: fairlead.v1.HealthContract
+	(*GuardState)(nil),              // 50: fairlead.v1.GuardState
 }
 var file_fairlead_v1_discovery_proto_depIdxs = []int32{
-	43, // 0: fairlead.v1.StartDrillRequest.length:type_name -> google.protobuf.Duration
+	46, // 0: fairlead.v1.StartDrillRequest.length:type_name -> google.protobuf.Duration
 	6,  // 1: fairlead.v1.StartDrillResponse.drill:type_name -> fairlead.v1.Drill
 	6,  // 2: fairlead.v1.GetDrillResponse.drill:type_name -> fairlead.v1.Drill
-	44, // 3: fairlead.v1.Drill.at:type_name -> google.protobuf.Timestamp
-	43, // 4: fairlead.v1.Drill.length:type_name -> google.protobuf.Duration
-	43, // 5: fairlead.v1.Drill.elapsed:type_name -> google.protobuf.Duration
+	47, // 3: fairlead.v1.Drill.at:type_name -> google.protobuf.Timestamp
+	46, // 4: fairlead.v1.Drill.length:type_name -> google.protobuf.Duration
+	46, // 5: fairlead.v1.Drill.elapsed:type_name -> google.protobuf.Duration
 	7,  // 6: fairlead.v1.Drill.named:type_name -> fairlead.v1.DrillParty
 	8,  // 7: fairlead.v1.Drill.verdict:type_name -> fairlead.v1.DrillVerdict
-	43, // 8: fairlead.v1.DrillParty.back_after:type_name -> google.protobuf.Duration
-	43, // 9: fairlead.v1.DrillParty.away:type_name -> google.protobuf.Duration
-	43, // 10: fairlead.v1.DrillVerdict.oldest:type_name -> google.protobuf.Duration
-	43, // 11: fairlead.v1.DrillVerdict.returned:type_name -> google.protobuf.Duration
+	46, // 8: fairlead.v1.DrillParty.back_after:type_name -> google.protobuf.Duration
+	46, // 9: fairlead.v1.DrillParty.away:type_name -> google.protobuf.Duration
+	46, // 10: fairlead.v1.DrillVerdict.oldest:type_name -> google.protobuf.Duration
+	46, // 11: fairlead.v1.DrillVerdict.returned:type_name -> google.protobuf.Duration
 	11, // 12: fairlead.v1.ListSubscribersResponse.versions:type_name -> fairlead.v1.HeldVersion
 	12, // 13: fairlead.v1.ListSubscribersResponse.subscribers:type_name -> fairlead.v1.SubscriberRow
-	43, // 14: fairlead.v1.HeldVersion.behind:type_name -> google.protobuf.Duration
-	43, // 15: fairlead.v1.SubscriberRow.behind:type_name -> google.protobuf.Duration
-	43, // 16: fairlead.v1.SubscriberRow.silent:type_name -> google.protobuf.Duration
-	15, // 17: fairlead.v1.GetPropagationResponse.latencies:type_name -> fairlead.v1.PropagationLatency
-	16, // 18: fairlead.v1.GetPropagationResponse.promises:type_name -> fairlead.v1.PropagationPromise
-	12, // 19: fairlead.v1.GetPropagationResponse.behind:type_name -> fairlead.v1.SubscriberRow
-	43, // 20: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
-	43, // 21: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
-	43, // 22: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
-	43, // 23: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
-	43, // 24: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
-	19, // 25: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
-	44, // 26: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
-	43, // 27: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
-	45, // 28: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
-	22, // 29: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
-	23, // 30: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
-	43, // 31: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
-	46, // 32: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	43, // 33: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
-	44, // 34: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
-	44, // 35: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
-	26, // 36: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
-	26, // 37: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
-	27, // 38: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
-	44, // 39: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
-	44, // 40: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
-	33, // 41: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	32, // 42: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
-	32, // 43: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
-	33, // 44: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	38, // 45: fairlead.v1.GetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
-	38, // 46: fairlead.v1.SetPolicyRequest.policy:type_name -> fairlead.v1.ServicePolicy
-	38, // 47: fairlead.v1.SetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
-	39, // 48: fairlead.v1.ServicePolicy.guard:type_name -> fairlead.v1.GuardPolicy
-	40, // 49: fairlead.v1.ServicePolicy.ramp:type_name -> fairlead.v1.RampPolicy
-	47, // 50: fairlead.v1.DecideGuardResponse.decided:type_name -> fairlead.v1.GuardState
-	17, // 51: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
-	20, // 52: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
-	24, // 53: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
-	28, // 54: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
-	30, // 55: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
-	34, // 56: fairlead.v1.DiscoveryAPIService.GetPolicy:input_type -> fairlead.v1.GetPolicyRequest
-	36, // 57: fairlead.v1.DiscoveryAPIService.SetPolicy:input_type -> fairlead.v1.SetPolicyRequest
-	41, // 58: fairlead.v1.DiscoveryAPIService.DecideGuard:input_type -> fairlead.v1.DecideGuardRequest
-	9,  // 59: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
-	13, // 60: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
-	0,  // 61: fairlead.v1.DiscoveryAPIService.StartDrill:input_type -> fairlead.v1.StartDrillRequest
-	2,  // 62: fairlead.v1.DiscoveryAPIService.GetDrill:input_type -> fairlead.v1.GetDrillRequest
-	4,  // 63: fairlead.v1.DiscoveryAPIService.EndDrill:input_type -> fairlead.v1.EndDrillRequest
-	18, // 64: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
-	21, // 65: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
-	25, // 66: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
-	29, // 67: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
-	31, // 68: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
-	35, // 69: fairlead.v1.DiscoveryAPIService.GetPolicy:output_type -> fairlead.v1.GetPolicyResponse
-	37, // 70: fairlead.v1.DiscoveryAPIService.SetPolicy:output_type -> fairlead.v1.SetPolicyResponse
-	42, // 71: fairlead.v1.DiscoveryAPIService.DecideGuard:output_type -> fairlead.v1.DecideGuardResponse
-	10, // 72: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
-	14, // 73: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
-	1,  // 74: fairlead.v1.DiscoveryAPIService.StartDrill:output_type -> fairlead.v1.StartDrillResponse
-	3,  // 75: fairlead.v1.DiscoveryAPIService.GetDrill:output_type -> fairlead.v1.GetDrillResponse
-	5,  // 76: fairlead.v1.DiscoveryAPIService.EndDrill:output_type -> fairlead.v1.EndDrillResponse
-	64, // [64:77] is the sub-list for method output_type
-	51, // [51:64] is the sub-list for method input_type
-	51, // [51:51] is the sub-list for extension type_name
-	51, // [51:51] is the sub-list for extension extendee
-	0,  // [0:51] is the sub-list for field type_name
+	46, // 14: fairlead.v1.HeldVersion.behind:type_name -> google.protobuf.Duration
+	46, // 15: fairlead.v1.SubscriberRow.behind:type_name -> google.protobuf.Duration
+	46, // 16: fairlead.v1.SubscriberRow.silent:type_name -> google.protobuf.Duration
+	15, // 17: fairlead.v1.ListRoutersResponse.routers:type_name -> fairlead.v1.Router
+	46, // 18: fairlead.v1.Router.silent:type_name -> google.protobuf.Duration
+	18, // 19: fairlead.v1.GetPropagationResponse.latencies:type_name -> fairlead.v1.PropagationLatency
+	19, // 20: fairlead.v1.GetPropagationResponse.promises:type_name -> fairlead.v1.PropagationPromise
+	12, // 21: fairlead.v1.GetPropagationResponse.behind:type_name -> fairlead.v1.SubscriberRow
+	46, // 22: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
+	46, // 23: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
+	46, // 24: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
+	46, // 25: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
+	46, // 26: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
+	22, // 27: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
+	47, // 28: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
+	46, // 29: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
+	48, // 30: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
+	25, // 31: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
+	26, // 32: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
+	46, // 33: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
+	49, // 34: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	46, // 35: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
+	47, // 36: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
+	47, // 37: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
+	29, // 38: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
+	29, // 39: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
+	30, // 40: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
+	47, // 41: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
+	47, // 42: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
+	36, // 43: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	35, // 44: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
+	35, // 45: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
+	36, // 46: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	41, // 47: fairlead.v1.GetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
+	41, // 48: fairlead.v1.SetPolicyRequest.policy:type_name -> fairlead.v1.ServicePolicy
+	41, // 49: fairlead.v1.SetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
+	42, // 50: fairlead.v1.ServicePolicy.guard:type_name -> fairlead.v1.GuardPolicy
+	43, // 51: fairlead.v1.ServicePolicy.ramp:type_name -> fairlead.v1.RampPolicy
+	50, // 52: fairlead.v1.DecideGuardResponse.decided:type_name -> fairlead.v1.GuardState
+	20, // 53: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
+	23, // 54: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
+	27, // 55: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
+	31, // 56: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
+	33, // 57: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
+	37, // 58: fairlead.v1.DiscoveryAPIService.GetPolicy:input_type -> fairlead.v1.GetPolicyRequest
+	39, // 59: fairlead.v1.DiscoveryAPIService.SetPolicy:input_type -> fairlead.v1.SetPolicyRequest
+	44, // 60: fairlead.v1.DiscoveryAPIService.DecideGuard:input_type -> fairlead.v1.DecideGuardRequest
+	9,  // 61: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
+	13, // 62: fairlead.v1.DiscoveryAPIService.ListRouters:input_type -> fairlead.v1.ListRoutersRequest
+	16, // 63: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
+	0,  // 64: fairlead.v1.DiscoveryAPIService.StartDrill:input_type -> fairlead.v1.StartDrillRequest
+	2,  // 65: fairlead.v1.DiscoveryAPIService.GetDrill:input_type -> fairlead.v1.GetDrillRequest
+	4,  // 66: fairlead.v1.DiscoveryAPIService.EndDrill:input_type -> fairlead.v1.EndDrillRequest
+	21, // 67: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
+	24, // 68: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
+	28, // 69: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
+	32, // 70: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
+	34, // 71: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
+	38, // 72: fairlead.v1.DiscoveryAPIService.GetPolicy:output_type -> fairlead.v1.GetPolicyResponse
+	40, // 73: fairlead.v1.DiscoveryAPIService.SetPolicy:output_type -> fairlead.v1.SetPolicyResponse
+	45, // 74: fairlead.v1.DiscoveryAPIService.DecideGuard:output_type -> fairlead.v1.DecideGuardResponse
+	10, // 75: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
+	14, // 76: fairlead.v1.DiscoveryAPIService.ListRouters:output_type -> fairlead.v1.ListRoutersResponse
+	17, // 77: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
+	1,  // 78: fairlead.v1.DiscoveryAPIService.StartDrill:output_type -> fairlead.v1.StartDrillResponse
+	3,  // 79: fairlead.v1.DiscoveryAPIService.GetDrill:output_type -> fairlead.v1.GetDrillResponse
+	5,  // 80: fairlead.v1.DiscoveryAPIService.EndDrill:output_type -> fairlead.v1.EndDrillResponse
+	67, // [67:81] is the sub-list for method output_type
+	53, // [53:67] is the sub-list for method input_type
+	53, // [53:53] is the sub-list for extension type_name
+	53, // [53:53] is the sub-list for extension extendee
+	0,  // [0:53] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_discovery_proto_init() }
@@ -3326,14 +3683,14 @@ func file_fairlead_v1_discovery_proto_init() {
 		return
 	}
 	file_fairlead_v1_operator_proto_init()
-	file_fairlead_v1_discovery_proto_msgTypes[39].OneofWrappers = []any{}
+	file_fairlead_v1_discovery_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_discovery_proto_rawDesc), len(file_fairlead_v1_discovery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   43,
+			NumMessages:   46,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -28,6 +28,7 @@ const (
 	DiscoveryAPIService_SetPolicy_FullMethodName       = "/fairlead.v1.DiscoveryAPIService/SetPolicy"
 	DiscoveryAPIService_DecideGuard_FullMethodName     = "/fairlead.v1.DiscoveryAPIService/DecideGuard"
 	DiscoveryAPIService_ListSubscribers_FullMethodName = "/fairlead.v1.DiscoveryAPIService/ListSubscribers"
+	DiscoveryAPIService_ListRouters_FullMethodName     = "/fairlead.v1.DiscoveryAPIService/ListRouters"
 	DiscoveryAPIService_GetPropagation_FullMethodName  = "/fairlead.v1.DiscoveryAPIService/GetPropagation"
 	DiscoveryAPIService_StartDrill_FullMethodName      = "/fairlead.v1.DiscoveryAPIService/StartDrill"
 	DiscoveryAPIService_GetDrill_FullMethodName        = "/fairlead.v1.DiscoveryAPIService/GetDrill"
@@ -62,6 +63,10 @@ type DiscoveryAPIServiceClient interface {
 	DecideGuard(ctx context.Context, in *DecideGuardRequest, opts ...grpc.CallOption) (*DecideGuardResponse, error)
 	// ListSubscribers says who routes by a service's view, and by which version.
 	ListSubscribers(ctx context.Context, in *ListSubscribersRequest, opts ...grpc.CallOption) (*ListSubscribersResponse, error)
+	// ListRouters says who may route a service's requests, by which route table or
+	// view, and until when each counts as one who may route otherwise than is in
+	// force: what every stop by plan waits for.
+	ListRouters(ctx context.Context, in *ListRoutersRequest, opts ...grpc.CallOption) (*ListRoutersResponse, error)
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(ctx context.Context, in *GetPropagationRequest, opts ...grpc.CallOption) (*GetPropagationResponse, error)
@@ -172,6 +177,16 @@ func (c *discoveryAPIServiceClient) ListSubscribers(ctx context.Context, in *Lis
 	return out, nil
 }
 
+func (c *discoveryAPIServiceClient) ListRouters(ctx context.Context, in *ListRoutersRequest, opts ...grpc.CallOption) (*ListRoutersResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListRoutersResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_ListRouters_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *discoveryAPIServiceClient) GetPropagation(ctx context.Context, in *GetPropagationRequest, opts ...grpc.CallOption) (*GetPropagationResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(GetPropagationResponse)
@@ -240,6 +255,10 @@ type DiscoveryAPIServiceServer interface {
 	DecideGuard(context.Context, *DecideGuardRequest) (*DecideGuardResponse, error)
 	// ListSubscribers says who routes by a service's view, and by which version.
 	ListSubscribers(context.Context, *ListSubscribersRequest) (*ListSubscribersResponse, error)
+	// ListRouters says who may route a service's requests, by which route table or
+	// view, and until when each counts as one who may route otherwise than is in
+	// force: what every stop by plan waits for.
+	ListRouters(context.Context, *ListRoutersRequest) (*ListRoutersResponse, error)
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(context.Context, *GetPropagationRequest) (*GetPropagationResponse, error)
@@ -286,6 +305,9 @@ func (UnimplementedDiscoveryAPIServiceServer) DecideGuard(context.Context, *Deci
 }
 func (UnimplementedDiscoveryAPIServiceServer) ListSubscribers(context.Context, *ListSubscribersRequest) (*ListSubscribersResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method ListSubscribers not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) ListRouters(context.Context, *ListRoutersRequest) (*ListRoutersResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListRouters not implemented")
 }
 func (UnimplementedDiscoveryAPIServiceServer) GetPropagation(context.Context, *GetPropagationRequest) (*GetPropagationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPropagation not implemented")
@@ -482,6 +504,24 @@ func _DiscoveryAPIService_ListSubscribers_Handler(srv interface{}, ctx context.C
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DiscoveryAPIService_ListRouters_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListRoutersRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).ListRouters(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_ListRouters_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).ListRouters(ctx, req.(*ListRoutersRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DiscoveryAPIService_GetPropagation_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(GetPropagationRequest)
 	if err := dec(in); err != nil {
@@ -596,6 +636,10 @@ var DiscoveryAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "ListSubscribers",
 			Handler:    _DiscoveryAPIService_ListSubscribers_Handler,
+		},
+		{
+			MethodName: "ListRouters",
+			Handler:    _DiscoveryAPIService_ListRouters_Handler,
 		},
 		{
 			MethodName: "GetPropagation",

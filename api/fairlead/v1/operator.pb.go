@@ -1076,8 +1076,10 @@ type GetStatusResponse struct {
 	// Notes on where its instances run.
 	Notes []string `protobuf:"bytes,20,rep,name=notes,proto3" json:"notes,omitempty"`
 	// View is the version of the view that is published of its instances; empty is none.
-	View          string        `protobuf:"bytes,21,opt,name=view,proto3" json:"view,omitempty"`
-	ViewHolders   []*ViewHolder `protobuf:"bytes,22,rep,name=view_holders,json=viewHolders,proto3" json:"view_holders,omitempty"`
+	View        string        `protobuf:"bytes,21,opt,name=view,proto3" json:"view,omitempty"`
+	ViewHolders []*ViewHolder `protobuf:"bytes,22,rep,name=view_holders,json=viewHolders,proto3" json:"view_holders,omitempty"`
+	// Stops by plan that wait until no caller may pick what is to stop, in words.
+	Stops         []string `protobuf:"bytes,23,rep,name=stops,proto3" json:"stops,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1262,6 +1264,13 @@ func (x *GetStatusResponse) GetView() string {
 func (x *GetStatusResponse) GetViewHolders() []*ViewHolder {
 	if x != nil {
 		return x.ViewHolders
+	}
+	return nil
+}
+
+func (x *GetStatusResponse) GetStops() []string {
+	if x != nil {
+		return x.Stops
 	}
 	return nil
 }
@@ -6626,7 +6635,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12\x10\n" +
 	"\x03tag\x18\x03 \x01(\tR\x03tag\",\n" +
 	"\x10GetStatusRequest\x12\x18\n" +
-	"\aservice\x18\x01 \x01(\tR\aservice\"\x87\a\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\x9d\a\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1e\n" +
 	"\n" +
@@ -6656,7 +6665,8 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\amissing\x18\x13 \x03(\v2\x1b.fairlead.v1.MissingCreditsR\amissing\x12\x14\n" +
 	"\x05notes\x18\x14 \x03(\tR\x05notes\x12\x12\n" +
 	"\x04view\x18\x15 \x01(\tR\x04view\x12:\n" +
-	"\fview_holders\x18\x16 \x03(\v2\x17.fairlead.v1.ViewHolderR\vviewHolders\"\x9c\x01\n" +
+	"\fview_holders\x18\x16 \x03(\v2\x17.fairlead.v1.ViewHolderR\vviewHolders\x12\x14\n" +
+	"\x05stops\x18\x17 \x03(\tR\x05stops\"\x9c\x01\n" +
 	"\n" +
 	"ViewHolder\x12\x1e\n" +
 	"\n" +

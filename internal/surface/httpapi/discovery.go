@@ -13,6 +13,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/identity"
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -39,6 +40,8 @@ type Views interface {
 	Newest(service string) (v *view.Service, age time.Duration)
 	Holders(service string) []service.ViewHolder
 	Subscribers() []service.Subscriber
+	// MayPick are the callers who may still pick an instance.
+	MayPick(service string, instances []string) routing.Pickers
 	// Holding says who holds a service's view, relays' subscribers included.
 	Holding(ctx context.Context, service string, most int) service.Holding
 	// Propagation says how soon its versions were acknowledged; false: none are

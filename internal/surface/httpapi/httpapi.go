@@ -51,6 +51,8 @@ type Leader interface {
 	// RetryAt is when a saga that waits is tried again, by the leader's own
 	// clock, which began anew with it; zero where it waits for nothing.
 	RetryAt(saga string) time.Time
+	// Stops of a service that wait for callers.
+	Stops(service string) []service.StopWait
 	// RetireGateway ends the membership of a gateway that is gone for good.
 	RetireGateway(ctx context.Context, name string) error
 	// RetireHost ends the membership of a host that is gone for good.

@@ -52,7 +52,9 @@ func (a *API) tables() map[string]string {
 }
 
 func subscriberTo(r service.ViewHolder) *fairleadv1.SubscriberRow {
+	stands, until := r.Stands()
 	return &fairleadv1.SubscriberRow{
+		Stands: stands, Until: until,
 		Role: r.Role, Name: r.Name, Via: r.Via, Library: r.Library, Version: r.Version.String(), Current: r.Current, Connected: r.Connected,
 		Behind: span(r.Behind), Silent: durationpb.New(r.Silent), Objection: r.Objection, Missing: r.Missing,
 	}

@@ -136,5 +136,8 @@ func (a *API) world(hosts []service.Host, members []service.Gateway, sequence ui
 	w.Gateways = service.Known(members, a.Gateways.States(), math.MaxInt64)
 	w.Incarnation, w.Sequence = a.Store.Incarnation(), sequence
 	w.Polls = service.Polls(w.Gateways)
+	if a.Views != nil {
+		w.MayPick = a.Views.MayPick
+	}
 	return w
 }

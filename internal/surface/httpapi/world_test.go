@@ -59,6 +59,7 @@ type world struct {
 	hosts    []service.HostState
 	gateways []service.GatewayState
 	retired  []string
+	stops    []service.StopWait
 	retryAt  time.Time
 	lines    []service.LogLine
 }
@@ -114,9 +115,10 @@ func (w *world) Logs(_ context.Context, q service.LogQuery, emit func([]service.
 	return emit(w.lines)
 }
 
-func (w *world) Leading() bool            { return true }
-func (w *world) Epoch() view.Epoch        { return view.Epoch{Incarnation: w.st.Incarnation(), Number: 3} }
-func (w *world) RetryAt(string) time.Time { return w.retryAt }
+func (w *world) Leading() bool                   { return true }
+func (w *world) Epoch() view.Epoch               { return view.Epoch{Incarnation: w.st.Incarnation(), Number: 3} }
+func (w *world) RetryAt(string) time.Time        { return w.retryAt }
+func (w *world) Stops(string) []service.StopWait { return w.stops }
 func (w *world) Alarms(s string) []string {
 	if s == "" {
 		return []string{"disk is nearly full"}

@@ -60,6 +60,9 @@ const (
 	// DiscoveryAPIServiceListSubscribersProcedure is the fully-qualified name of the
 	// DiscoveryAPIService's ListSubscribers RPC.
 	DiscoveryAPIServiceListSubscribersProcedure = "/fairlead.v1.DiscoveryAPIService/ListSubscribers"
+	// DiscoveryAPIServiceListRoutersProcedure is the fully-qualified name of the DiscoveryAPIService's
+	// ListRouters RPC.
+	DiscoveryAPIServiceListRoutersProcedure = "/fairlead.v1.DiscoveryAPIService/ListRouters"
 	// DiscoveryAPIServiceGetPropagationProcedure is the fully-qualified name of the
 	// DiscoveryAPIService's GetPropagation RPC.
 	DiscoveryAPIServiceGetPropagationProcedure = "/fairlead.v1.DiscoveryAPIService/GetPropagation"
@@ -97,6 +100,10 @@ type DiscoveryAPIServiceClient interface {
 	DecideGuard(context.Context, *connect.Request[v1.DecideGuardRequest]) (*connect.Response[v1.DecideGuardResponse], error)
 	// ListSubscribers says who routes by a service's view, and by which version.
 	ListSubscribers(context.Context, *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error)
+	// ListRouters says who may route a service's requests, by which route table or
+	// view, and until when each counts as one who may route otherwise than is in
+	// force: what every stop by plan waits for.
+	ListRouters(context.Context, *connect.Request[v1.ListRoutersRequest]) (*connect.Response[v1.ListRoutersResponse], error)
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error)
@@ -174,6 +181,12 @@ func NewDiscoveryAPIServiceClient(httpClient connect.HTTPClient, baseURL string,
 			connect.WithSchema(discoveryAPIServiceMethods.ByName("ListSubscribers")),
 			connect.WithClientOptions(opts...),
 		),
+		listRouters: connect.NewClient[v1.ListRoutersRequest, v1.ListRoutersResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServiceListRoutersProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("ListRouters")),
+			connect.WithClientOptions(opts...),
+		),
 		getPropagation: connect.NewClient[v1.GetPropagationRequest, v1.GetPropagationResponse](
 			httpClient,
 			baseURL+DiscoveryAPIServiceGetPropagationProcedure,
@@ -212,6 +225,7 @@ type discoveryAPIServiceClient struct {
 	setPolicy       *connect.Client[v1.SetPolicyRequest, v1.SetPolicyResponse]
 	decideGuard     *connect.Client[v1.DecideGuardRequest, v1.DecideGuardResponse]
 	listSubscribers *connect.Client[v1.ListSubscribersRequest, v1.ListSubscribersResponse]
+	listRouters     *connect.Client[v1.ListRoutersRequest, v1.ListRoutersResponse]
 	getPropagation  *connect.Client[v1.GetPropagationRequest, v1.GetPropagationResponse]
 	startDrill      *connect.Client[v1.StartDrillRequest, v1.StartDrillResponse]
 	getDrill        *connect.Client[v1.GetDrillRequest, v1.GetDrillResponse]
@@ -263,6 +277,11 @@ func (c *discoveryAPIServiceClient) ListSubscribers(ctx context.Context, req *co
 	return c.listSubscribers.CallUnary(ctx, req)
 }
 
+// ListRouters calls fairlead.v1.DiscoveryAPIService.ListRouters.
+func (c *discoveryAPIServiceClient) ListRouters(ctx context.Context, req *connect.Request[v1.ListRoutersRequest]) (*connect.Response[v1.ListRoutersResponse], error) {
+	return c.listRouters.CallUnary(ctx, req)
+}
+
 // GetPropagation calls fairlead.v1.DiscoveryAPIService.GetPropagation.
 func (c *discoveryAPIServiceClient) GetPropagation(ctx context.Context, req *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error) {
 	return c.getPropagation.CallUnary(ctx, req)
@@ -306,6 +325,10 @@ type DiscoveryAPIServiceHandler interface {
 	DecideGuard(context.Context, *connect.Request[v1.DecideGuardRequest]) (*connect.Response[v1.DecideGuardResponse], error)
 	// ListSubscribers says who routes by a service's view, and by which version.
 	ListSubscribers(context.Context, *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error)
+	// ListRouters says who may route a service's requests, by which route table or
+	// view, and until when each counts as one who may route otherwise than is in
+	// force: what every stop by plan waits for.
+	ListRouters(context.Context, *connect.Request[v1.ListRoutersRequest]) (*connect.Response[v1.ListRoutersResponse], error)
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error)
@@ -379,6 +402,12 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 		connect.WithSchema(discoveryAPIServiceMethods.ByName("ListSubscribers")),
 		connect.WithHandlerOptions(opts...),
 	)
+	discoveryAPIServiceListRoutersHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServiceListRoutersProcedure,
+		svc.ListRouters,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("ListRouters")),
+		connect.WithHandlerOptions(opts...),
+	)
 	discoveryAPIServiceGetPropagationHandler := connect.NewUnaryHandler(
 		DiscoveryAPIServiceGetPropagationProcedure,
 		svc.GetPropagation,
@@ -423,6 +452,8 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 			discoveryAPIServiceDecideGuardHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceListSubscribersProcedure:
 			discoveryAPIServiceListSubscribersHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServiceListRoutersProcedure:
+			discoveryAPIServiceListRoutersHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceGetPropagationProcedure:
 			discoveryAPIServiceGetPropagationHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceStartDrillProcedure:
@@ -474,6 +505,10 @@ func (UnimplementedDiscoveryAPIServiceHandler) DecideGuard(context.Context, *con
 
 func (UnimplementedDiscoveryAPIServiceHandler) ListSubscribers(context.Context, *connect.Request[v1.ListSubscribersRequest]) (*connect.Response[v1.ListSubscribersResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.ListSubscribers is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) ListRouters(context.Context, *connect.Request[v1.ListRoutersRequest]) (*connect.Response[v1.ListRoutersResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.ListRouters is not implemented"))
 }
 
 func (UnimplementedDiscoveryAPIServiceHandler) GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error) {

@@ -1,0 +1,32 @@
+package routing
+
+import (
+	"time"
+
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+// Router is one of those who may route a service's requests: a gateway, by the
+// route tables that it serves and keeps, or a caller, by the view that it holds.
+type Router struct {
+	Role, Name string
+	// Via is the relay that it subscribes at; empty is control.
+	Via string
+	// Serves and Keeps are a gateway's tables, in force and on its disk; zero is
+	// not known.
+	Serves, Keeps view.Version
+	// View that it acknowledged last; zero is none.
+	View      view.Version
+	Connected bool
+	// Silent is how long nothing was heard; zero of one that is not connected says
+	// that nothing was since control began to lead.
+	Silent time.Duration
+	// Stands says in words how it stands.
+	Stands string
+	// MayRoute are revisions that it may still route to, beside those of the plan
+	// in force.
+	MayRoute []string
+	// Until says until when it counts as one who may route otherwise than is in
+	// force; empty: it does not.
+	Until string
+}
