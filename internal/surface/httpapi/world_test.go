@@ -61,6 +61,7 @@ type world struct {
 	retired  []string
 	stops    []service.StopWait
 	retryAt  time.Time
+	alarms   []string // of each service
 	lines    []service.LogLine
 }
 
@@ -123,7 +124,7 @@ func (w *world) Alarms(s string) []string {
 	if s == "" {
 		return []string{"disk is nearly full"}
 	}
-	return nil
+	return w.alarms
 }
 
 func (w *world) RetireGateway(_ context.Context, name string) error {
