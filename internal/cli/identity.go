@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -20,11 +21,14 @@ type identityCmd struct {
 	Caller identityCallerCmd `cmd:"" help:"Make an identity for someone who calls services from outside our hosts."`
 	Renew  identityRenewCmd  `cmd:"" help:"Renew the identity in a folder by itself, expired or not."`
 	Show   identityShowCmd   `cmd:"" help:"Show whose identity a folder holds, and until when."`
+	List   identityListCmd   `cmd:"" help:"List whose identities were given to callers, and whose were revoked."`
+	Revoke identityRevokeCmd `cmd:"" help:"Refuse an identity from now on, everywhere and for good."`
 }
 
 type identityCallerCmd struct {
 	Name  string `arg:"" help:"Name of the caller, unique in the installation."`
 	Out   string `name:"out" required:"" placeholder:"DIR" help:"Folder to write key.pem, cert.pem and bundle.pem into; made where it is missing."`
+	Again bool   `name:"again" help:"Give a name that was given before to another key as well; the former stays valid."`
 	Force bool   `name:"force" help:"Replace the identity that the folder holds."`
 }
 
@@ -54,7 +58,7 @@ func (cmd *identityCallerCmd) Run(c *call) error {
 		return err
 	}
 	defer cl.close()
-	resp, err := cl.identity.IssueCaller(c.ctx, connect.NewRequest(&fairleadv1.IssueCallerRequest{Name: cmd.Name, CsrPem: csr}))
+	resp, err := cl.identity.IssueCaller(c.ctx, connect.NewRequest(&fairleadv1.IssueCallerRequest{Name: cmd.Name, CsrPem: csr, Again: cmd.Again || there && replaces(dir, cmd.Name)}))
 	if err != nil {
 		return remote(err)
 	}
@@ -62,6 +66,12 @@ func (cmd *identityCallerCmd) Run(c *call) error {
 		return err
 	}
 	return c.tellIdentity(dir)
+}
+
+// replaces says whether the folder holds the identity of that very caller.
+func replaces(dir, name string) bool {
+	f, err := credential.Open(dir)
+	return err == nil && strings.HasSuffix(f.ID(), "/caller/"+name)
 }
 
 type identityShowCmd struct {

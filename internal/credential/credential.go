@@ -119,7 +119,7 @@ func read(dir string) (*held, error) {
 	}
 	h, err := parse(parts[0], parts[1], parts[2])
 	if err != nil {
-		return nil, fmt.Errorf("cannot use the identity in %s: %w: have it made anew by `fairlead identity caller NAME --out DIR --force`", dir, err)
+		return nil, fmt.Errorf("cannot use the identity in %s: %w: have it made anew by `fairlead identity caller NAME --out DIR --force --again`", dir, err)
 	}
 	return h, nil
 }

@@ -64,7 +64,7 @@ func (c *controlRole) assemble() {
 		Drills: c.drills,
 		Store:  c.store, Bucket: c.bucket, Hosts: c.hosts, Gateways: gatewayReader{c}, Logs: logReader{c.hosts}, Leader: leaderReader{c.leader, c.store, c.discovery}, Discovery: c.discovery, Views: c.views, Runtime: c.discovery, Registry: c.discovery,
 		Authority: c.authority, MaxArtifacts: c.plane.MaxArtifacts, NewID: newID, Rand: rand.Reader, Version: c.p.Version, Log: c.p.log.With("part", "api"),
-		Refused: refusals.query,
+		Refused: refusals.query, Refusals: c.refusals,
 	})
 	c.artifacts = newArtifactMetrics(c.p.ops.Registry())
 	c.way = newWay(c)

@@ -41,6 +41,7 @@ type controlRole struct {
 	drills    *drills
 	artifacts artifactMetrics
 	way       *way // to the leader, while standing by
+	refusals  *identity.Refusals
 
 	// listening is where the API listens; address is where it is dialled here.
 	listening, address string
@@ -51,12 +52,13 @@ type controlRole struct {
 	serving            *running
 	leading            *running
 	chores             *running
+	refusing           *running
 	closings           []func() error // in the order of their opening
 }
 
 // openControl opens everything in the data folder. Nothing is served yet.
 func openControl(ctx context.Context, p *process, plane cli.Plane, api string) (*controlRole, error) {
-	c := &controlRole{p: p, plane: plane}
+	c := &controlRole{p: p, plane: plane, refusals: &identity.Refusals{}}
 	if err := c.open(ctx, api); err != nil {
 		return nil, errors.Join(err, c.closeAll())
 	}
@@ -118,7 +120,7 @@ func orFolder(named, data, own string) string {
 // by who leads next. It may be called twice.
 func (c *controlRole) standDown() error {
 	var errs []error
-	for _, r := range []*running{c.chores, c.leading} {
+	for _, r := range []*running{c.chores, c.refusing, c.leading} {
 		if r != nil {
 			errs = append(errs, r.stop())
 		}

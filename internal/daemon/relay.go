@@ -23,6 +23,8 @@ type relayRole struct {
 	p         *process
 	lock      *os.File
 	keys      *identity.Keystore
+	refusals  *identity.Refusals
+	refused   string // file of theirs
 	relay     *relay.Relay
 	trust     *trust
 	listener  net.Listener
@@ -43,8 +45,8 @@ type relayConfig struct {
 }
 
 func openRelay(p *process, cfg relayConfig) (*relayRole, error) {
-	r := &relayRole{p: p, drain: cfg.drain}
 	folder := filepath.Join(p.Data, dirRelay, cfg.name)
+	r := &relayRole{p: p, drain: cfg.drain, refusals: &identity.Refusals{}, refused: filepath.Join(folder, "refused.json")}
 	// 1. The identity that was given to it, if it has one, and the folder's lock.
 	var err error
 	if r.keys, err = identity.OpenKeystore(folder, identity.ForRole(identity.Relay)); err != nil {
@@ -56,6 +58,11 @@ func openRelay(p *process, cfg relayConfig) (*relayRole, error) {
 	if err := take(r.lock, folder); err != nil {
 		return nil, errors.Join(err, r.lock.Close())
 	}
+	refused, err := identity.LoadRefusals(r.refused)
+	if err != nil { // to let in who was revoked is worse than not to start
+		return nil, errors.Join(fault.Wrap(fault.NeedsOperator, "remove it, and let the relay reach control, which tells the list anew", err), r.lock.Close())
+	}
+	r.refusals.Set(refused)
 	// 2. The listener, before what tells control where it is.
 	if r.listener, err = net.Listen("tcp", cfg.listen); err != nil {
 		return nil, errors.Join(cannotListen("--listen", cfg.listen, err), r.lock.Close())
@@ -63,7 +70,7 @@ func openRelay(p *process, cfg relayConfig) (*relayRole, error) {
 	// 3. What it serves: from disk, until control is heard.
 	r.relay, err = relay.Open(relay.Config{
 		Name: cfg.name, Session: newID(), Library: "fairlead relay " + p.Version, Address: advertised(cfg.advertise, r.listener.Addr().String()),
-		Folder: folder, Controls: cfg.controls, Dial: toControl(r.keys, cfg.controls), Peer: peerRole, Reporter: reporting, Log: p.log.With("part", "relay"),
+		Folder: folder, Controls: cfg.controls, Dial: toControl(r.keys, cfg.controls), Peer: peerRole, Reporter: reporting, Revoked: r.revoked, Log: p.log.With("part", "relay"),
 	})
 	if err != nil {
 		return nil, errors.Join(err, r.listener.Close(), r.lock.Close())
@@ -76,6 +83,14 @@ func openRelay(p *process, cfg relayConfig) (*relayRole, error) {
 	return r, nil
 }
 
+// revoked has the list in force, and on disk for a start without control.
+func (r *relayRole) revoked(refused []string) {
+	r.refusals.Set(refused)
+	if err := identity.KeepRefusals(r.refused, refused); err != nil {
+		r.p.log.Warn("the refusal list is not on disk", "error", err)
+	}
+}
+
 // ready: there is something to serve.
 func (r *relayRole) ready() error {
 	if !r.relay.Serves() {
@@ -85,10 +100,11 @@ func (r *relayRole) ready() error {
 }
 
 func (r *relayRole) serve(ctx context.Context) {
+	guard := identity.Guard{Socket: identity.SocketRelay, Refused: r.refusals.Refused}
 	r.grpc = grpc.NewServer(append(stream.ServerOptions(),
-		grpc.Creds(r.keys.RoleCredentials(identity.ServerOptions{})),
-		grpc.ChainUnaryInterceptor(identity.UnaryInterceptor(identity.SocketRelay)),
-		grpc.ChainStreamInterceptor(identity.StreamInterceptor(identity.SocketRelay)))...)
+		grpc.Creds(r.keys.RoleCredentials(identity.ServerOptions{Revoked: r.refusals})),
+		grpc.ChainUnaryInterceptor(guard.Unary),
+		grpc.ChainStreamInterceptor(guard.Stream))...)
 	r.relay.Register(r.grpc)
 	r.following = start(ctx, r.relay.Run)
 	r.serving = start(ctx, func(context.Context) error {

@@ -17,6 +17,7 @@ import (
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/cli"
 	"github.com/fairlead-platform/fairlead/internal/identity"
+	"github.com/fairlead-platform/fairlead/internal/outage"
 	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
 	"github.com/fairlead-platform/fairlead/internal/surface/stream"
 )
@@ -35,12 +36,16 @@ func (c *controlRole) serve(ctx context.Context, api string) error {
 	}
 	// 2. The leader and its ports, which tell others where this control listens.
 	c.assemble()
+	if err := c.api.LoadRefusals(ctx); err != nil { // before anybody is answered
+		return errors.Join(fmt.Errorf("cannot read who is refused: %w", err), ln.Close(), c.socket.Close())
+	}
 	// 3. One TLS port: streams for roles, the API for operators.
 	roles, others := identity.Splitter{Log: c.p.log}.Split(c.p.ops.Watch(ln, "control"), c.keys.ServerTLS(identity.ServerOptions{}))
+	guard := identity.Guard{Socket: identity.SocketControl, Refused: c.refusals.Refused}
 	c.grpc = grpc.NewServer(append(stream.ServerOptions(),
-		grpc.Creds(identity.ServerCredentials()),
-		grpc.ChainUnaryInterceptor(identity.UnaryInterceptor(identity.SocketControl)),
-		grpc.ChainStreamInterceptor(identity.StreamInterceptor(identity.SocketControl)))...)
+		grpc.Creds(identity.ServerCredentials(c.refusals)),
+		grpc.ChainUnaryInterceptor(guard.Unary),
+		grpc.ChainStreamInterceptor(guard.Stream))...)
 	c.hosts.Register(c.grpc)
 	c.gateways.Register(c.grpc)
 	c.views.Register(c.grpc)
@@ -50,12 +55,30 @@ func (c *controlRole) serve(ctx context.Context, api string) error {
 	fairleadv1.RegisterRegistryServiceServer(c.grpc, registrar{c: c, here: c.api.RegistryHandler()})
 	handler := c.way.through(c.api.Handler())
 	quiet := slog.NewLogLogger(c.p.log.Handler(), slog.LevelDebug)
-	c.web = &http.Server{Handler: identity.Middleware(identity.SocketControl, handler), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
+	c.web = &http.Server{Handler: guard.HTTP(handler), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
 	c.local = &http.Server{Handler: identity.LocalMiddleware(operatorName(), handler), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}
 	c.serving = start(ctx, func(context.Context) error { return serveAll(c, roles, others) })
 	// 4. The leader, last: whoever it admits must find everything in place.
 	c.leading = start(ctx, c.leader.Run)
 	c.chores = start(ctx, func(ctx context.Context) error { return c.doChores(ctx, api) })
+	c.refusing = start(ctx, c.followRefusals)
+	return nil
+}
+
+// refusalsEvery is how old what this control knows of revocations may be.
+const refusalsEvery = time.Second
+
+// followRefusals takes in what other controls revoked.
+func (c *controlRole) followRefusals(ctx context.Context) error {
+	var away outage.Outage
+	for sleep(ctx, refusalsEvery) {
+		switch err := c.api.LoadRefusals(ctx); {
+		case err == nil:
+			away.Back(time.Now())
+		case ctx.Err() == nil && away.Failed(time.Now()):
+			c.p.log.Warn("cannot read who is refused: those known are refused still", "error", err)
+		}
+	}
 	return nil
 }
 

@@ -43,6 +43,9 @@ const (
 	// An operator makes callers, a host the identities of what it runs.
 	procIssueCaller  = "fairlead.v1.IdentityService/IssueCaller"
 	procIssueService = "fairlead.v1.IdentityService/IssueService"
+	procRevoke       = "fairlead.v1.IdentityService/RevokeIdentity"
+	procIdentities   = "fairlead.v1.IdentityService/ListIdentities"
+	procRefusals     = "fairlead.v1.IdentityService/FollowRefusals"
 	// What every caller does: hold views, and report what became of calls.
 	procSubscribe = "fairlead.v1.SubscriptionService/*"
 	procReport    = "fairlead.v1.EvidenceService/ReportOutcomes"
@@ -53,13 +56,13 @@ const (
 
 // Rules is the whole table: what is not in it is refused.
 func Rules() []Rule {
-	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*", "fairlead.v1.DiscoveryAPIService/*", procRegister, procResolve, procIssueCaller}
+	operatorAPI := []string{"fairlead.v1.ServiceAPIService/*", "fairlead.v1.AdminAPIService/*", "fairlead.v1.DiscoveryAPIService/*", procRegister, procResolve, procIssueCaller, procRevoke, procIdentities}
 	return []Rule{
 		{Nobody, SocketControl, []string{procJoin}},
 		{Expired, SocketControl, []string{procRenew}},
 		{Who(Host), SocketControl, []string{"fairlead.v1.HostControlService/*", procIssueService, procRenew}},
 		{Who(Gateway), SocketControl, []string{"fairlead.v1.ViewService/*", procSubscribe, procReport, procRenew}},
-		{Who(Relay), SocketControl, []string{procSubscribe, procReport, procMerged, procRenew}},
+		{Who(Relay), SocketControl, []string{procSubscribe, procReport, procMerged, procRefusals, procRenew}},
 		{Who(Prober), SocketControl, []string{"fairlead.v1.ProbeService/*", procRenew}},
 		{Who(Agent), SocketControl, []string{procSubscribe, procReport, procResolve, procRenew}},
 		{Who(Caller), SocketControl, []string{procSubscribe, procReport, procResolve, procRegister, procRenew}},

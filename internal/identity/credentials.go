@@ -25,18 +25,21 @@ func BootstrapCredentials(tok Token) credentials.TransportCredentials {
 // ServerCredentials are a grpc-go server's on the first half of [Split]: they
 // take connections that are already shaken and whose peer is a role, and
 // refuse all others. A connection is closed when its certificate ends, so
-// that no stream outlives the identity that opened it.
-func ServerCredentials() credentials.TransportCredentials { return serverCreds{} }
+// that no stream outlives the identity that opened it, and when that is revoked.
+func ServerCredentials(revoked *Refusals) credentials.TransportCredentials {
+	return serverCreds{revoked: revoked}
+}
 
 // RoleCredentials are a grpc-go server's on a listener of its own, such as a
 // gateway's for hosts: they shake hands themselves, and let in roles only.
 func (k *Keystore) RoleCredentials(opt ServerOptions) credentials.TransportCredentials {
 	opt.NextProtos = []string{"h2"}
-	return serverCreds{shake: k.ServerTLS(opt)}
+	return serverCreds{shake: k.ServerTLS(opt), revoked: opt.Revoked}
 }
 
 type serverCreds struct {
-	shake *tls.Config // nil: connections come shaken
+	shake   *tls.Config // nil: connections come shaken
+	revoked *Refusals   // nil: nobody
 }
 
 func (c serverCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
@@ -63,7 +66,7 @@ func (c serverCreds) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthIn
 		CommonAuthInfo: credentials.CommonAuthInfo{SecurityLevel: credentials.PrivacyAndIntegrity},
 		SPIFFEID:       &url.URL{Scheme: "spiffe", Host: p.ID.TrustDomain, Path: "/" + string(p.ID.Role) + "/" + p.ID.Name},
 	}
-	return closeAt(conn, p.NotAfter.Sub(now())), info, nil
+	return closeAt(conn, p.NotAfter.Sub(now()), c.revoked.hold(p.ID, conn)), info, nil
 }
 
 // rolePeer is the peer where it is a role that may speak gRPC to another, and
@@ -97,15 +100,17 @@ func (c serverCreds) OverrideServerName(string) error { return nil }
 // timedConn closes itself at the end of its peer's identity.
 type timedConn struct {
 	net.Conn
-	end *time.Timer
+	end  *time.Timer
+	drop func() // it from those that a refusal closes
 }
 
-func closeAt(conn net.Conn, in time.Duration) net.Conn {
+func closeAt(conn net.Conn, in time.Duration, drop func()) net.Conn {
 	// A failing Close has nobody to be told to.
-	return &timedConn{Conn: conn, end: time.AfterFunc(in, func() { _ = conn.Close() })}
+	return &timedConn{conn, time.AfterFunc(in, func() { _ = conn.Close() }), drop}
 }
 
 func (c *timedConn) Close() error {
 	c.end.Stop()
+	c.drop()
 	return c.Conn.Close()
 }

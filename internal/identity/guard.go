@@ -141,7 +141,7 @@ func (g Guard) grpcPeer(ctx context.Context) (Peer, error) {
 // for what nobody may call learns what there is.
 func (g Guard) check(procedure string, p Peer) error {
 	if g.Refused != nil && !p.Anonymous() && g.Refused(p.ID, p.Serial) {
-		return fault.Wrap(fault.Forbidden, "", fmt.Errorf("%w: %s, serial %s", ErrRefused, p.ID, p.Serial))
+		return fault.Wrap(fault.Forbidden, "an operator revoked it (fairlead identity list), for good: give whoever uses it another, by another name", fmt.Errorf("%w: %s, serial %s", ErrRefused, p.ID, p.Serial))
 	}
 	err := May(g.Socket, procedure, p)
 	var forbidden *ForbiddenError

@@ -144,7 +144,7 @@ func startPlane(t *testing.T, change func(*plane)) *plane {
 	split := Splitter{Log: slog.New(slog.NewTextHandler(p.logs, nil))}
 	roles, others := split.Split(ln, cfg)
 	guard := Guard{Socket: SocketControl, Now: p.serverNow.now, Refused: p.refused}
-	rpc := grpc.NewServer(grpc.Creds(ServerCredentials()), grpc.UnaryInterceptor(guard.Unary),
+	rpc := grpc.NewServer(grpc.Creds(ServerCredentials(nil)), grpc.UnaryInterceptor(guard.Unary),
 		grpc.StreamInterceptor(guard.Stream), grpc.UnknownServiceHandler(echoStream))
 	rpc.RegisterService(echoService(), nil)
 	web := &http.Server{Handler: guard.HTTP(http.HandlerFunc(echoHTTP))}

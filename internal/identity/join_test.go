@@ -65,7 +65,7 @@ func startIssuer(t *testing.T, now func() time.Time) (*issuer, string) {
 	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	first, second := Split(ln, control.ServerTLS(ServerOptions{}))
 	guard := Guard{Socket: SocketControl, Now: now}
-	rpc := grpc.NewServer(grpc.Creds(ServerCredentials()), grpc.UnaryInterceptor(guard.Unary))
+	rpc := grpc.NewServer(grpc.Creds(ServerCredentials(nil)), grpc.UnaryInterceptor(guard.Unary))
 	fairleadv1.RegisterIdentityServiceServer(rpc, i)
 	_, handler := fairleadv1connect.NewIdentityServiceHandler(others{issuer: i})
 	web := &http.Server{Handler: guard.HTTP(handler)}

@@ -15,6 +15,9 @@ type ServerOptions struct {
 	// Refused is the refusal list: asked for every handshake, resumed ones
 	// included. Nil refuses nobody.
 	Refused func(id ID, serial string) bool
+	// Revoked are identities whose open connections end; they may shake hands,
+	// and a [Guard] tells them why they get no further. Nil is nobody.
+	Revoked *Refusals
 	// NextProtos in order of preference; h2 and http/1.1 when empty.
 	NextProtos []string
 }

@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"google.golang.org/grpc"
@@ -67,8 +68,16 @@ func (r *Relay) doors(p *pb.Doors) {
 	r.keepDoors(d)
 }
 
-// Beside carries what callers saw to the control that is followed.
-func (r *Relay) Beside(ctx context.Context, conn grpc.ClientConnInterface) { r.fan.send(ctx, conn) }
+// Beside carries what callers saw to the control that is followed, and hears
+// from it who is refused.
+func (r *Relay) Beside(ctx context.Context, conn grpc.ClientConnInterface) {
+	var hearing sync.WaitGroup
+	defer hearing.Wait()
+	if r.cfg.Revoked != nil {
+		hearing.Go(func() { r.followRefusals(ctx, conn) })
+	}
+	r.fan.send(ctx, conn)
+}
 
 // Ready is signalled when there may be something to tell control.
 func (r *Relay) Ready() <-chan struct{} { return r.say }

@@ -47,6 +47,9 @@ type Config struct {
 	Reporter func(ctx context.Context) (string, error)
 	// Refused is views.Config's.
 	Refused func(err error)
+	// Revoked is called with the refusal list of control (ROLE/NAME), whole, each
+	// time that it is told; nil does not ask for it.
+	Revoked func(refused []string)
 	// Linger is for how long the view of a service is held that nobody
 	// subscribes to any more; zero means an hour.
 	Linger time.Duration

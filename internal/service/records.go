@@ -25,6 +25,8 @@ const (
 	KindDrill    = "drill"    // ULID: what was exercised, and its verdict
 	KindEvent    = "event"    // service name + "." + ULID
 	KindToken    = "token"    // join token id
+	KindCaller   = "caller"   // name of a caller that was given an identity
+	KindRevoked  = "revoked"  // ROLE.NAME of an identity that is refused
 	KindLeader   = "leader"   // "epoch", "beat"
 
 	KindContract   = "contract"   // service name: its health contract

@@ -9,6 +9,7 @@ package fairleadv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -240,9 +241,11 @@ func (x *RenewResponse) GetBundlePem() []byte {
 }
 
 type IssueCallerRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	CsrPem        []byte                 `protobuf:"bytes,2,opt,name=csr_pem,json=csrPem,proto3" json:"csr_pem,omitempty"`
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	CsrPem []byte                 `protobuf:"bytes,2,opt,name=csr_pem,json=csrPem,proto3" json:"csr_pem,omitempty"`
+	// Give the name once more, to another key; the former stays valid.
+	Again         bool `protobuf:"varint,3,opt,name=again,proto3" json:"again,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -289,6 +292,13 @@ func (x *IssueCallerRequest) GetCsrPem() []byte {
 		return x.CsrPem
 	}
 	return nil
+}
+
+func (x *IssueCallerRequest) GetAgain() bool {
+	if x != nil {
+		return x.Again
+	}
+	return false
 }
 
 type IssueCallerResponse struct {
@@ -447,11 +457,383 @@ func (x *IssueServiceResponse) GetBundlePem() []byte {
 	return nil
 }
 
+type RevokeIdentityRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Role of the identity: caller, agent, relay or prober; empty is caller.
+	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name string `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Why, for the record.
+	Reason        string `protobuf:"bytes,3,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeIdentityRequest) Reset() {
+	*x = RevokeIdentityRequest{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeIdentityRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeIdentityRequest) ProtoMessage() {}
+
+func (x *RevokeIdentityRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeIdentityRequest.ProtoReflect.Descriptor instead.
+func (*RevokeIdentityRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *RevokeIdentityRequest) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *RevokeIdentityRequest) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *RevokeIdentityRequest) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type RevokeIdentityResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The identity that is refused, e.g. spiffe://fairlead/caller/batch.
+	Identity      string `protobuf:"bytes,1,opt,name=identity,proto3" json:"identity,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RevokeIdentityResponse) Reset() {
+	*x = RevokeIdentityResponse{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RevokeIdentityResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RevokeIdentityResponse) ProtoMessage() {}
+
+func (x *RevokeIdentityResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RevokeIdentityResponse.ProtoReflect.Descriptor instead.
+func (*RevokeIdentityResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *RevokeIdentityResponse) GetIdentity() string {
+	if x != nil {
+		return x.Identity
+	}
+	return ""
+}
+
+type ListIdentitiesRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIdentitiesRequest) Reset() {
+	*x = ListIdentitiesRequest{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIdentitiesRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIdentitiesRequest) ProtoMessage() {}
+
+func (x *ListIdentitiesRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIdentitiesRequest.ProtoReflect.Descriptor instead.
+func (*ListIdentitiesRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{10}
+}
+
+type ListIdentitiesResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Identities    []*GivenIdentity       `protobuf:"bytes,1,rep,name=identities,proto3" json:"identities,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIdentitiesResponse) Reset() {
+	*x = ListIdentitiesResponse{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIdentitiesResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIdentitiesResponse) ProtoMessage() {}
+
+func (x *ListIdentitiesResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIdentitiesResponse.ProtoReflect.Descriptor instead.
+func (*ListIdentitiesResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *ListIdentitiesResponse) GetIdentities() []*GivenIdentity {
+	if x != nil {
+		return x.Identities
+	}
+	return nil
+}
+
+// GivenIdentity is one that was given to a caller, or one that was revoked.
+type GivenIdentity struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// When it was given last, and by whom; absent where that is not known.
+	Given   *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=given,proto3" json:"given,omitempty"`
+	GivenBy string                 `protobuf:"bytes,4,opt,name=given_by,json=givenBy,proto3" json:"given_by,omitempty"`
+	// How often it was given.
+	Times uint32 `protobuf:"varint,5,opt,name=times,proto3" json:"times,omitempty"`
+	// When it was revoked, by whom and why; absent where it was not.
+	Revoked       *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=revoked,proto3" json:"revoked,omitempty"`
+	RevokedBy     string                 `protobuf:"bytes,7,opt,name=revoked_by,json=revokedBy,proto3" json:"revoked_by,omitempty"`
+	Reason        string                 `protobuf:"bytes,8,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *GivenIdentity) Reset() {
+	*x = GivenIdentity{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[12]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *GivenIdentity) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*GivenIdentity) ProtoMessage() {}
+
+func (x *GivenIdentity) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[12]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use GivenIdentity.ProtoReflect.Descriptor instead.
+func (*GivenIdentity) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{12}
+}
+
+func (x *GivenIdentity) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *GivenIdentity) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *GivenIdentity) GetGiven() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Given
+	}
+	return nil
+}
+
+func (x *GivenIdentity) GetGivenBy() string {
+	if x != nil {
+		return x.GivenBy
+	}
+	return ""
+}
+
+func (x *GivenIdentity) GetTimes() uint32 {
+	if x != nil {
+		return x.Times
+	}
+	return 0
+}
+
+func (x *GivenIdentity) GetRevoked() *timestamppb.Timestamp {
+	if x != nil {
+		return x.Revoked
+	}
+	return nil
+}
+
+func (x *GivenIdentity) GetRevokedBy() string {
+	if x != nil {
+		return x.RevokedBy
+	}
+	return ""
+}
+
+func (x *GivenIdentity) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
+type FollowRefusalsRequest struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRefusalsRequest) Reset() {
+	*x = FollowRefusalsRequest{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[13]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRefusalsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRefusalsRequest) ProtoMessage() {}
+
+func (x *FollowRefusalsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[13]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRefusalsRequest.ProtoReflect.Descriptor instead.
+func (*FollowRefusalsRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{13}
+}
+
+type FollowRefusalsResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Refused are all identities that are, as ROLE/NAME.
+	Refused       []string `protobuf:"bytes,1,rep,name=refused,proto3" json:"refused,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FollowRefusalsResponse) Reset() {
+	*x = FollowRefusalsResponse{}
+	mi := &file_fairlead_v1_identity_proto_msgTypes[14]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FollowRefusalsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FollowRefusalsResponse) ProtoMessage() {}
+
+func (x *FollowRefusalsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_identity_proto_msgTypes[14]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FollowRefusalsResponse.ProtoReflect.Descriptor instead.
+func (*FollowRefusalsResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_identity_proto_rawDescGZIP(), []int{14}
+}
+
+func (x *FollowRefusalsResponse) GetRefused() []string {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
+}
+
 var File_fairlead_v1_identity_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_identity_proto_rawDesc = "" +
 	"\n" +
-	"\x1afairlead/v1/identity.proto\x12\vfairlead.v1\"d\n" +
+	"\x1afairlead/v1/identity.proto\x12\vfairlead.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"d\n" +
 	"\vJoinRequest\x12\x14\n" +
 	"\x05token\x18\x01 \x01(\tR\x05token\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x17\n" +
@@ -466,10 +848,11 @@ const file_fairlead_v1_identity_proto_rawDesc = "" +
 	"\rRenewResponse\x12'\n" +
 	"\x0fcertificate_pem\x18\x01 \x01(\fR\x0ecertificatePem\x12\x1d\n" +
 	"\n" +
-	"bundle_pem\x18\x02 \x01(\fR\tbundlePem\"A\n" +
+	"bundle_pem\x18\x02 \x01(\fR\tbundlePem\"W\n" +
 	"\x12IssueCallerRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
-	"\acsr_pem\x18\x02 \x01(\fR\x06csrPem\"]\n" +
+	"\acsr_pem\x18\x02 \x01(\fR\x06csrPem\x12\x14\n" +
+	"\x05again\x18\x03 \x01(\bR\x05again\"]\n" +
 	"\x13IssueCallerResponse\x12'\n" +
 	"\x0fcertificate_pem\x18\x01 \x01(\fR\x0ecertificatePem\x12\x1d\n" +
 	"\n" +
@@ -480,12 +863,39 @@ const file_fairlead_v1_identity_proto_rawDesc = "" +
 	"\x14IssueServiceResponse\x12'\n" +
 	"\x0fcertificate_pem\x18\x01 \x01(\fR\x0ecertificatePem\x12\x1d\n" +
 	"\n" +
-	"bundle_pem\x18\x02 \x01(\fR\tbundlePem2\xb5\x02\n" +
+	"bundle_pem\x18\x02 \x01(\fR\tbundlePem\"W\n" +
+	"\x15RevokeIdentityRequest\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06reason\x18\x03 \x01(\tR\x06reason\"4\n" +
+	"\x16RevokeIdentityResponse\x12\x1a\n" +
+	"\bidentity\x18\x01 \x01(\tR\bidentity\"\x17\n" +
+	"\x15ListIdentitiesRequest\"T\n" +
+	"\x16ListIdentitiesResponse\x12:\n" +
+	"\n" +
+	"identities\x18\x01 \x03(\v2\x1a.fairlead.v1.GivenIdentityR\n" +
+	"identities\"\x87\x02\n" +
+	"\rGivenIdentity\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x120\n" +
+	"\x05given\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05given\x12\x19\n" +
+	"\bgiven_by\x18\x04 \x01(\tR\agivenBy\x12\x14\n" +
+	"\x05times\x18\x05 \x01(\rR\x05times\x124\n" +
+	"\arevoked\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\arevoked\x12\x1d\n" +
+	"\n" +
+	"revoked_by\x18\a \x01(\tR\trevokedBy\x12\x16\n" +
+	"\x06reason\x18\b \x01(\tR\x06reason\"\x17\n" +
+	"\x15FollowRefusalsRequest\"2\n" +
+	"\x16FollowRefusalsResponse\x12\x18\n" +
+	"\arefused\x18\x01 \x03(\tR\arefused2\xc8\x04\n" +
 	"\x0fIdentityService\x12;\n" +
 	"\x04Join\x12\x18.fairlead.v1.JoinRequest\x1a\x19.fairlead.v1.JoinResponse\x12>\n" +
 	"\x05Renew\x12\x19.fairlead.v1.RenewRequest\x1a\x1a.fairlead.v1.RenewResponse\x12P\n" +
 	"\vIssueCaller\x12\x1f.fairlead.v1.IssueCallerRequest\x1a .fairlead.v1.IssueCallerResponse\x12S\n" +
-	"\fIssueService\x12 .fairlead.v1.IssueServiceRequest\x1a!.fairlead.v1.IssueServiceResponseBBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
+	"\fIssueService\x12 .fairlead.v1.IssueServiceRequest\x1a!.fairlead.v1.IssueServiceResponse\x12Y\n" +
+	"\x0eRevokeIdentity\x12\".fairlead.v1.RevokeIdentityRequest\x1a#.fairlead.v1.RevokeIdentityResponse\x12Y\n" +
+	"\x0eListIdentities\x12\".fairlead.v1.ListIdentitiesRequest\x1a#.fairlead.v1.ListIdentitiesResponse\x12[\n" +
+	"\x0eFollowRefusals\x12\".fairlead.v1.FollowRefusalsRequest\x1a#.fairlead.v1.FollowRefusalsResponse0\x01BBZ@github.com/fairlead-platform/fairlead/api/fairlead/v1;fairleadv1b\x06proto3"
 
 var (
 	file_fairlead_v1_identity_proto_rawDescOnce sync.Once
@@ -499,31 +909,48 @@ func file_fairlead_v1_identity_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_identity_proto_rawDescData
 }
 
-var file_fairlead_v1_identity_proto_msgTypes = make([]protoimpl.MessageInfo, 8)
+var file_fairlead_v1_identity_proto_msgTypes = make([]protoimpl.MessageInfo, 15)
 var file_fairlead_v1_identity_proto_goTypes = []any{
-	(*JoinRequest)(nil),          // 0: fairlead.v1.JoinRequest
-	(*JoinResponse)(nil),         // 1: fairlead.v1.JoinResponse
-	(*RenewRequest)(nil),         // 2: fairlead.v1.RenewRequest
-	(*RenewResponse)(nil),        // 3: fairlead.v1.RenewResponse
-	(*IssueCallerRequest)(nil),   // 4: fairlead.v1.IssueCallerRequest
-	(*IssueCallerResponse)(nil),  // 5: fairlead.v1.IssueCallerResponse
-	(*IssueServiceRequest)(nil),  // 6: fairlead.v1.IssueServiceRequest
-	(*IssueServiceResponse)(nil), // 7: fairlead.v1.IssueServiceResponse
+	(*JoinRequest)(nil),            // 0: fairlead.v1.JoinRequest
+	(*JoinResponse)(nil),           // 1: fairlead.v1.JoinResponse
+	(*RenewRequest)(nil),           // 2: fairlead.v1.RenewRequest
+	(*RenewResponse)(nil),          // 3: fairlead.v1.RenewResponse
+	(*IssueCallerRequest)(nil),     // 4: fairlead.v1.IssueCallerRequest
+	(*IssueCallerResponse)(nil),    // 5: fairlead.v1.IssueCallerResponse
+	(*IssueServiceRequest)(nil),    // 6: fairlead.v1.IssueServiceRequest
+	(*IssueServiceResponse)(nil),   // 7: fairlead.v1.IssueServiceResponse
+	(*RevokeIdentityRequest)(nil),  // 8: fairlead.v1.RevokeIdentityRequest
+	(*RevokeIdentityResponse)(nil), // 9: fairlead.v1.RevokeIdentityResponse
+	(*ListIdentitiesRequest)(nil),  // 10: fairlead.v1.ListIdentitiesRequest
+	(*ListIdentitiesResponse)(nil), // 11: fairlead.v1.ListIdentitiesResponse
+	(*GivenIdentity)(nil),          // 12: fairlead.v1.GivenIdentity
+	(*FollowRefusalsRequest)(nil),  // 13: fairlead.v1.FollowRefusalsRequest
+	(*FollowRefusalsResponse)(nil), // 14: fairlead.v1.FollowRefusalsResponse
+	(*timestamppb.Timestamp)(nil),  // 15: google.protobuf.Timestamp
 }
 var file_fairlead_v1_identity_proto_depIdxs = []int32{
-	0, // 0: fairlead.v1.IdentityService.Join:input_type -> fairlead.v1.JoinRequest
-	2, // 1: fairlead.v1.IdentityService.Renew:input_type -> fairlead.v1.RenewRequest
-	4, // 2: fairlead.v1.IdentityService.IssueCaller:input_type -> fairlead.v1.IssueCallerRequest
-	6, // 3: fairlead.v1.IdentityService.IssueService:input_type -> fairlead.v1.IssueServiceRequest
-	1, // 4: fairlead.v1.IdentityService.Join:output_type -> fairlead.v1.JoinResponse
-	3, // 5: fairlead.v1.IdentityService.Renew:output_type -> fairlead.v1.RenewResponse
-	5, // 6: fairlead.v1.IdentityService.IssueCaller:output_type -> fairlead.v1.IssueCallerResponse
-	7, // 7: fairlead.v1.IdentityService.IssueService:output_type -> fairlead.v1.IssueServiceResponse
-	4, // [4:8] is the sub-list for method output_type
-	0, // [0:4] is the sub-list for method input_type
-	0, // [0:0] is the sub-list for extension type_name
-	0, // [0:0] is the sub-list for extension extendee
-	0, // [0:0] is the sub-list for field type_name
+	12, // 0: fairlead.v1.ListIdentitiesResponse.identities:type_name -> fairlead.v1.GivenIdentity
+	15, // 1: fairlead.v1.GivenIdentity.given:type_name -> google.protobuf.Timestamp
+	15, // 2: fairlead.v1.GivenIdentity.revoked:type_name -> google.protobuf.Timestamp
+	0,  // 3: fairlead.v1.IdentityService.Join:input_type -> fairlead.v1.JoinRequest
+	2,  // 4: fairlead.v1.IdentityService.Renew:input_type -> fairlead.v1.RenewRequest
+	4,  // 5: fairlead.v1.IdentityService.IssueCaller:input_type -> fairlead.v1.IssueCallerRequest
+	6,  // 6: fairlead.v1.IdentityService.IssueService:input_type -> fairlead.v1.IssueServiceRequest
+	8,  // 7: fairlead.v1.IdentityService.RevokeIdentity:input_type -> fairlead.v1.RevokeIdentityRequest
+	10, // 8: fairlead.v1.IdentityService.ListIdentities:input_type -> fairlead.v1.ListIdentitiesRequest
+	13, // 9: fairlead.v1.IdentityService.FollowRefusals:input_type -> fairlead.v1.FollowRefusalsRequest
+	1,  // 10: fairlead.v1.IdentityService.Join:output_type -> fairlead.v1.JoinResponse
+	3,  // 11: fairlead.v1.IdentityService.Renew:output_type -> fairlead.v1.RenewResponse
+	5,  // 12: fairlead.v1.IdentityService.IssueCaller:output_type -> fairlead.v1.IssueCallerResponse
+	7,  // 13: fairlead.v1.IdentityService.IssueService:output_type -> fairlead.v1.IssueServiceResponse
+	9,  // 14: fairlead.v1.IdentityService.RevokeIdentity:output_type -> fairlead.v1.RevokeIdentityResponse
+	11, // 15: fairlead.v1.IdentityService.ListIdentities:output_type -> fairlead.v1.ListIdentitiesResponse
+	14, // 16: fairlead.v1.IdentityService.FollowRefusals:output_type -> fairlead.v1.FollowRefusalsResponse
+	10, // [10:17] is the sub-list for method output_type
+	3,  // [3:10] is the sub-list for method input_type
+	3,  // [3:3] is the sub-list for extension type_name
+	3,  // [3:3] is the sub-list for extension extendee
+	0,  // [0:3] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_identity_proto_init() }
@@ -537,7 +964,7 @@ func file_fairlead_v1_identity_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_identity_proto_rawDesc), len(file_fairlead_v1_identity_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   8,
+			NumMessages:   15,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -19,10 +19,13 @@ import (
 const _ = grpc.SupportPackageIsVersion9
 
 const (
-	IdentityService_Join_FullMethodName         = "/fairlead.v1.IdentityService/Join"
-	IdentityService_Renew_FullMethodName        = "/fairlead.v1.IdentityService/Renew"
-	IdentityService_IssueCaller_FullMethodName  = "/fairlead.v1.IdentityService/IssueCaller"
-	IdentityService_IssueService_FullMethodName = "/fairlead.v1.IdentityService/IssueService"
+	IdentityService_Join_FullMethodName           = "/fairlead.v1.IdentityService/Join"
+	IdentityService_Renew_FullMethodName          = "/fairlead.v1.IdentityService/Renew"
+	IdentityService_IssueCaller_FullMethodName    = "/fairlead.v1.IdentityService/IssueCaller"
+	IdentityService_IssueService_FullMethodName   = "/fairlead.v1.IdentityService/IssueService"
+	IdentityService_RevokeIdentity_FullMethodName = "/fairlead.v1.IdentityService/RevokeIdentity"
+	IdentityService_ListIdentities_FullMethodName = "/fairlead.v1.IdentityService/ListIdentities"
+	IdentityService_FollowRefusals_FullMethodName = "/fairlead.v1.IdentityService/FollowRefusals"
 )
 
 // IdentityServiceClient is the client API for IdentityService service.
@@ -37,10 +40,19 @@ type IdentityServiceClient interface {
 	Renew(ctx context.Context, in *RenewRequest, opts ...grpc.CallOption) (*RenewResponse, error)
 	// IssueCaller gives an operator the identity of someone who calls services
 	// from outside our hosts: spiffe://<trust domain>/caller/NAME.
+	// A name that was given already is refused (EXISTS) unless again is set, and
+	// one that was revoked always.
 	IssueCaller(ctx context.Context, in *IssueCallerRequest, opts ...grpc.CallOption) (*IssueCallerResponse, error)
 	// IssueService gives a host the identity of a service that it was assigned
 	// instances of: spiffe://<trust domain>/service/NAME.
 	IssueService(ctx context.Context, in *IssueServiceRequest, opts ...grpc.CallOption) (*IssueServiceResponse, error)
+	// RevokeIdentity puts an identity on the refusal list, for good: nothing is
+	// answered to it from then on, and its connections end.
+	RevokeIdentity(ctx context.Context, in *RevokeIdentityRequest, opts ...grpc.CallOption) (*RevokeIdentityResponse, error)
+	// ListIdentities is of those that were given to callers, and of all that were revoked.
+	ListIdentities(ctx context.Context, in *ListIdentitiesRequest, opts ...grpc.CallOption) (*ListIdentitiesResponse, error)
+	// FollowRefusals tells a relay the refusal list, whole, at once and whenever it changes.
+	FollowRefusals(ctx context.Context, in *FollowRefusalsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowRefusalsResponse], error)
 }
 
 type identityServiceClient struct {
@@ -91,6 +103,45 @@ func (c *identityServiceClient) IssueService(ctx context.Context, in *IssueServi
 	return out, nil
 }
 
+func (c *identityServiceClient) RevokeIdentity(ctx context.Context, in *RevokeIdentityRequest, opts ...grpc.CallOption) (*RevokeIdentityResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(RevokeIdentityResponse)
+	err := c.cc.Invoke(ctx, IdentityService_RevokeIdentity_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *identityServiceClient) ListIdentities(ctx context.Context, in *ListIdentitiesRequest, opts ...grpc.CallOption) (*ListIdentitiesResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(ListIdentitiesResponse)
+	err := c.cc.Invoke(ctx, IdentityService_ListIdentities_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func (c *identityServiceClient) FollowRefusals(ctx context.Context, in *FollowRefusalsRequest, opts ...grpc.CallOption) (grpc.ServerStreamingClient[FollowRefusalsResponse], error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	stream, err := c.cc.NewStream(ctx, &IdentityService_ServiceDesc.Streams[0], IdentityService_FollowRefusals_FullMethodName, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	x := &grpc.GenericClientStream[FollowRefusalsRequest, FollowRefusalsResponse]{ClientStream: stream}
+	if err := x.ClientStream.SendMsg(in); err != nil {
+		return nil, err
+	}
+	if err := x.ClientStream.CloseSend(); err != nil {
+		return nil, err
+	}
+	return x, nil
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type IdentityService_FollowRefusalsClient = grpc.ServerStreamingClient[FollowRefusalsResponse]
+
 // IdentityServiceServer is the server API for IdentityService service.
 // All implementations must embed UnimplementedIdentityServiceServer
 // for forward compatibility.
@@ -103,10 +154,19 @@ type IdentityServiceServer interface {
 	Renew(context.Context, *RenewRequest) (*RenewResponse, error)
 	// IssueCaller gives an operator the identity of someone who calls services
 	// from outside our hosts: spiffe://<trust domain>/caller/NAME.
+	// A name that was given already is refused (EXISTS) unless again is set, and
+	// one that was revoked always.
 	IssueCaller(context.Context, *IssueCallerRequest) (*IssueCallerResponse, error)
 	// IssueService gives a host the identity of a service that it was assigned
 	// instances of: spiffe://<trust domain>/service/NAME.
 	IssueService(context.Context, *IssueServiceRequest) (*IssueServiceResponse, error)
+	// RevokeIdentity puts an identity on the refusal list, for good: nothing is
+	// answered to it from then on, and its connections end.
+	RevokeIdentity(context.Context, *RevokeIdentityRequest) (*RevokeIdentityResponse, error)
+	// ListIdentities is of those that were given to callers, and of all that were revoked.
+	ListIdentities(context.Context, *ListIdentitiesRequest) (*ListIdentitiesResponse, error)
+	// FollowRefusals tells a relay the refusal list, whole, at once and whenever it changes.
+	FollowRefusals(*FollowRefusalsRequest, grpc.ServerStreamingServer[FollowRefusalsResponse]) error
 	mustEmbedUnimplementedIdentityServiceServer()
 }
 
@@ -128,6 +188,15 @@ func (UnimplementedIdentityServiceServer) IssueCaller(context.Context, *IssueCal
 }
 func (UnimplementedIdentityServiceServer) IssueService(context.Context, *IssueServiceRequest) (*IssueServiceResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method IssueService not implemented")
+}
+func (UnimplementedIdentityServiceServer) RevokeIdentity(context.Context, *RevokeIdentityRequest) (*RevokeIdentityResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method RevokeIdentity not implemented")
+}
+func (UnimplementedIdentityServiceServer) ListIdentities(context.Context, *ListIdentitiesRequest) (*ListIdentitiesResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method ListIdentities not implemented")
+}
+func (UnimplementedIdentityServiceServer) FollowRefusals(*FollowRefusalsRequest, grpc.ServerStreamingServer[FollowRefusalsResponse]) error {
+	return status.Error(codes.Unimplemented, "method FollowRefusals not implemented")
 }
 func (UnimplementedIdentityServiceServer) mustEmbedUnimplementedIdentityServiceServer() {}
 func (UnimplementedIdentityServiceServer) testEmbeddedByValue()                         {}
@@ -222,6 +291,53 @@ func _IdentityService_IssueService_Handler(srv interface{}, ctx context.Context,
 	return interceptor(ctx, in, info, handler)
 }
 
+func _IdentityService_RevokeIdentity_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(RevokeIdentityRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityServiceServer).RevokeIdentity(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityService_RevokeIdentity_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityServiceServer).RevokeIdentity(ctx, req.(*RevokeIdentityRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _IdentityService_ListIdentities_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(ListIdentitiesRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(IdentityServiceServer).ListIdentities(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: IdentityService_ListIdentities_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(IdentityServiceServer).ListIdentities(ctx, req.(*ListIdentitiesRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
+func _IdentityService_FollowRefusals_Handler(srv interface{}, stream grpc.ServerStream) error {
+	m := new(FollowRefusalsRequest)
+	if err := stream.RecvMsg(m); err != nil {
+		return err
+	}
+	return srv.(IdentityServiceServer).FollowRefusals(m, &grpc.GenericServerStream[FollowRefusalsRequest, FollowRefusalsResponse]{ServerStream: stream})
+}
+
+// This type alias is provided for backwards compatibility with existing code that references the prior non-generic stream type by name.
+type IdentityService_FollowRefusalsServer = grpc.ServerStreamingServer[FollowRefusalsResponse]
+
 // IdentityService_ServiceDesc is the grpc.ServiceDesc for IdentityService service.
 // It's only intended for direct use with grpc.RegisterService,
 // and not to be introspected or modified (even as a copy)
@@ -245,7 +361,21 @@ var IdentityService_ServiceDesc = grpc.ServiceDesc{
 			MethodName: "IssueService",
 			Handler:    _IdentityService_IssueService_Handler,
 		},
+		{
+			MethodName: "RevokeIdentity",
+			Handler:    _IdentityService_RevokeIdentity_Handler,
+		},
+		{
+			MethodName: "ListIdentities",
+			Handler:    _IdentityService_ListIdentities_Handler,
+		},
 	},
-	Streams:  []grpc.StreamDesc{},
+	Streams: []grpc.StreamDesc{
+		{
+			StreamName:    "FollowRefusals",
+			Handler:       _IdentityService_FollowRefusals_Handler,
+			ServerStreams: true,
+		},
+	},
 	Metadata: "fairlead/v1/identity.proto",
 }

@@ -83,6 +83,8 @@ type Config struct {
 	Discovery Discovery
 	// Views tells who picks by which view; nil knows of nobody.
 	Views Views
+	// Refusals are told to relays, and read anew once one was added; nil keeps none.
+	Refusals *identity.Refusals
 	// Drills exercises what is claimed; nil makes none.
 	Drills Drills
 	// Refused is told of each question that a service's policy forbids; nil
@@ -114,6 +116,7 @@ type API struct {
 	// uses guards artifacts between a deploy that names one and the collector.
 	uses       artifactUses
 	challenges challenges
+	refusing   sync.Mutex // who reads the refusal list
 }
 
 // New returns an API.
@@ -147,7 +150,7 @@ func (a *API) Handler() http.Handler {
 	mux.Handle(fairleadv1connect.NewDiscoveryAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewRegistryServiceHandler(registryConnect{a}, opts...))
 	mux.Handle(fairleadv1connect.NewResolveServiceHandler(a, opts...))
-	mux.Handle(fairleadv1connect.NewIdentityServiceHandler(identityConnect{a}, opts...))
+	mux.Handle(fairleadv1connect.NewIdentityServiceHandler(identityConnect{api: a}, opts...))
 	return onlyMethods(mux)
 }
 

@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 	"connectrpc.com/connect"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/identity"
 	"github.com/fairlead-platform/fairlead/internal/service"
@@ -29,6 +31,9 @@ func (a *API) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fairleadv1.
 	if err != nil {
 		return nil, joinFault(err)
 	}
+	if err := a.notRevoked(ctx, rec.Role, cmp.Or(rec.Name, m.GetName())); err != nil {
+		return nil, err
+	}
 	if rec.Name == "" {
 		if err := a.nameIsFree(ctx, rec.Role, m.GetName()); err != nil {
 			return nil, err
@@ -43,6 +48,11 @@ func (a *API) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fairleadv1.
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, "", err)
 	}
+	if id.Role == identity.Caller {
+		if err := a.giveCaller(ctx, id.Name, true); err != nil {
+			return nil, err
+		}
+	}
 	a.Log.Info("joined by token", "identity", id.String(), "token", tok.ID)
 	return &fairleadv1.JoinResponse{CertificatePem: cert, BundlePem: a.Authority.Bundle()}, nil
 }
@@ -50,7 +60,7 @@ func (a *API) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fairleadv1.
 // nameIsFree refuses the name of a known member to the bearer of a token that
 // is not bound to it: whoever holds one could otherwise become any of them.
 func (a *API) nameIsFree(ctx context.Context, role identity.Role, name string) error {
-	kind := map[identity.Role]string{identity.Host: service.KindHost, identity.Gateway: service.KindGateway, identity.Prober: service.KindProber}[role]
+	kind := map[identity.Role]string{identity.Host: service.KindHost, identity.Gateway: service.KindGateway, identity.Prober: service.KindProber, identity.Caller: service.KindCaller}[role]
 	if kind == "" {
 		return nil
 	}
@@ -91,6 +101,10 @@ func (a *API) Renew(ctx context.Context, m *fairleadv1.RenewRequest) (*fairleadv
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, "", err)
 	}
+	// This control's list may be a second old.
+	if err := a.notRevoked(ctx, p.ID.Role, p.ID.Name); err != nil {
+		return nil, err
+	}
 	return &fairleadv1.RenewResponse{CertificatePem: cert, BundlePem: a.Authority.Bundle()}, nil
 }
 
@@ -103,6 +117,9 @@ func (a *API) IssueCaller(ctx context.Context, m *fairleadv1.IssueCallerRequest)
 	cert, err := a.Authority.Sign(m.GetCsrPem(), id)
 	if err != nil {
 		return nil, fault.Wrap(fault.Invalid, "", err)
+	}
+	if err := a.giveCaller(ctx, m.GetName(), m.GetAgain()); err != nil {
+		return nil, err
 	}
 	a.Log.Info("a caller's identity was issued", "identity", id.String(), "by", by(ctx, ""))
 	return &fairleadv1.IssueCallerResponse{CertificatePem: cert, BundlePem: a.Authority.Bundle()}, nil
@@ -149,7 +166,10 @@ func (a *API) assigned(ctx context.Context, host, name string) (bool, error) {
 
 // identityConnect serves the identity service to operators, to expired
 // identities and to nobody.
-type identityConnect struct{ api *API }
+type identityConnect struct {
+	fairleadv1connect.UnimplementedIdentityServiceHandler
+	api *API
+}
 
 func (i identityConnect) Join(ctx context.Context, req *connect.Request[fairleadv1.JoinRequest]) (*connect.Response[fairleadv1.JoinResponse], error) {
 	resp, err := i.api.Join(ctx, req.Msg)
@@ -177,6 +197,22 @@ func (i identityConnect) IssueCaller(ctx context.Context, req *connect.Request[f
 
 func (i identityConnect) IssueService(ctx context.Context, req *connect.Request[fairleadv1.IssueServiceRequest]) (*connect.Response[fairleadv1.IssueServiceResponse], error) {
 	resp, err := i.api.IssueService(ctx, req.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(resp), nil
+}
+
+func (i identityConnect) RevokeIdentity(ctx context.Context, req *connect.Request[fairleadv1.RevokeIdentityRequest]) (*connect.Response[fairleadv1.RevokeIdentityResponse], error) {
+	resp, err := i.api.RevokeIdentity(ctx, req.Msg)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(resp), nil
+}
+
+func (i identityConnect) ListIdentities(ctx context.Context, _ *connect.Request[fairleadv1.ListIdentitiesRequest]) (*connect.Response[fairleadv1.ListIdentitiesResponse], error) {
+	resp, err := i.api.ListIdentities(ctx)
 	if err != nil {
 		return nil, err
 	}

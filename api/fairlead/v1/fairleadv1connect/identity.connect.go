@@ -43,6 +43,15 @@ const (
 	// IdentityServiceIssueServiceProcedure is the fully-qualified name of the IdentityService's
 	// IssueService RPC.
 	IdentityServiceIssueServiceProcedure = "/fairlead.v1.IdentityService/IssueService"
+	// IdentityServiceRevokeIdentityProcedure is the fully-qualified name of the IdentityService's
+	// RevokeIdentity RPC.
+	IdentityServiceRevokeIdentityProcedure = "/fairlead.v1.IdentityService/RevokeIdentity"
+	// IdentityServiceListIdentitiesProcedure is the fully-qualified name of the IdentityService's
+	// ListIdentities RPC.
+	IdentityServiceListIdentitiesProcedure = "/fairlead.v1.IdentityService/ListIdentities"
+	// IdentityServiceFollowRefusalsProcedure is the fully-qualified name of the IdentityService's
+	// FollowRefusals RPC.
+	IdentityServiceFollowRefusalsProcedure = "/fairlead.v1.IdentityService/FollowRefusals"
 )
 
 // IdentityServiceClient is a client for the fairlead.v1.IdentityService service.
@@ -53,10 +62,19 @@ type IdentityServiceClient interface {
 	Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error)
 	// IssueCaller gives an operator the identity of someone who calls services
 	// from outside our hosts: spiffe://<trust domain>/caller/NAME.
+	// A name that was given already is refused (EXISTS) unless again is set, and
+	// one that was revoked always.
 	IssueCaller(context.Context, *connect.Request[v1.IssueCallerRequest]) (*connect.Response[v1.IssueCallerResponse], error)
 	// IssueService gives a host the identity of a service that it was assigned
 	// instances of: spiffe://<trust domain>/service/NAME.
 	IssueService(context.Context, *connect.Request[v1.IssueServiceRequest]) (*connect.Response[v1.IssueServiceResponse], error)
+	// RevokeIdentity puts an identity on the refusal list, for good: nothing is
+	// answered to it from then on, and its connections end.
+	RevokeIdentity(context.Context, *connect.Request[v1.RevokeIdentityRequest]) (*connect.Response[v1.RevokeIdentityResponse], error)
+	// ListIdentities is of those that were given to callers, and of all that were revoked.
+	ListIdentities(context.Context, *connect.Request[v1.ListIdentitiesRequest]) (*connect.Response[v1.ListIdentitiesResponse], error)
+	// FollowRefusals tells a relay the refusal list, whole, at once and whenever it changes.
+	FollowRefusals(context.Context, *connect.Request[v1.FollowRefusalsRequest]) (*connect.ServerStreamForClient[v1.FollowRefusalsResponse], error)
 }
 
 // NewIdentityServiceClient constructs a client for the fairlead.v1.IdentityService service. By
@@ -94,15 +112,36 @@ func NewIdentityServiceClient(httpClient connect.HTTPClient, baseURL string, opt
 			connect.WithSchema(identityServiceMethods.ByName("IssueService")),
 			connect.WithClientOptions(opts...),
 		),
+		revokeIdentity: connect.NewClient[v1.RevokeIdentityRequest, v1.RevokeIdentityResponse](
+			httpClient,
+			baseURL+IdentityServiceRevokeIdentityProcedure,
+			connect.WithSchema(identityServiceMethods.ByName("RevokeIdentity")),
+			connect.WithClientOptions(opts...),
+		),
+		listIdentities: connect.NewClient[v1.ListIdentitiesRequest, v1.ListIdentitiesResponse](
+			httpClient,
+			baseURL+IdentityServiceListIdentitiesProcedure,
+			connect.WithSchema(identityServiceMethods.ByName("ListIdentities")),
+			connect.WithClientOptions(opts...),
+		),
+		followRefusals: connect.NewClient[v1.FollowRefusalsRequest, v1.FollowRefusalsResponse](
+			httpClient,
+			baseURL+IdentityServiceFollowRefusalsProcedure,
+			connect.WithSchema(identityServiceMethods.ByName("FollowRefusals")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
 // identityServiceClient implements IdentityServiceClient.
 type identityServiceClient struct {
-	join         *connect.Client[v1.JoinRequest, v1.JoinResponse]
-	renew        *connect.Client[v1.RenewRequest, v1.RenewResponse]
-	issueCaller  *connect.Client[v1.IssueCallerRequest, v1.IssueCallerResponse]
-	issueService *connect.Client[v1.IssueServiceRequest, v1.IssueServiceResponse]
+	join           *connect.Client[v1.JoinRequest, v1.JoinResponse]
+	renew          *connect.Client[v1.RenewRequest, v1.RenewResponse]
+	issueCaller    *connect.Client[v1.IssueCallerRequest, v1.IssueCallerResponse]
+	issueService   *connect.Client[v1.IssueServiceRequest, v1.IssueServiceResponse]
+	revokeIdentity *connect.Client[v1.RevokeIdentityRequest, v1.RevokeIdentityResponse]
+	listIdentities *connect.Client[v1.ListIdentitiesRequest, v1.ListIdentitiesResponse]
+	followRefusals *connect.Client[v1.FollowRefusalsRequest, v1.FollowRefusalsResponse]
 }
 
 // Join calls fairlead.v1.IdentityService.Join.
@@ -125,6 +164,21 @@ func (c *identityServiceClient) IssueService(ctx context.Context, req *connect.R
 	return c.issueService.CallUnary(ctx, req)
 }
 
+// RevokeIdentity calls fairlead.v1.IdentityService.RevokeIdentity.
+func (c *identityServiceClient) RevokeIdentity(ctx context.Context, req *connect.Request[v1.RevokeIdentityRequest]) (*connect.Response[v1.RevokeIdentityResponse], error) {
+	return c.revokeIdentity.CallUnary(ctx, req)
+}
+
+// ListIdentities calls fairlead.v1.IdentityService.ListIdentities.
+func (c *identityServiceClient) ListIdentities(ctx context.Context, req *connect.Request[v1.ListIdentitiesRequest]) (*connect.Response[v1.ListIdentitiesResponse], error) {
+	return c.listIdentities.CallUnary(ctx, req)
+}
+
+// FollowRefusals calls fairlead.v1.IdentityService.FollowRefusals.
+func (c *identityServiceClient) FollowRefusals(ctx context.Context, req *connect.Request[v1.FollowRefusalsRequest]) (*connect.ServerStreamForClient[v1.FollowRefusalsResponse], error) {
+	return c.followRefusals.CallServerStream(ctx, req)
+}
+
 // IdentityServiceHandler is an implementation of the fairlead.v1.IdentityService service.
 type IdentityServiceHandler interface {
 	// Join trades a single-use token for an identity. Called without one.
@@ -133,10 +187,19 @@ type IdentityServiceHandler interface {
 	Renew(context.Context, *connect.Request[v1.RenewRequest]) (*connect.Response[v1.RenewResponse], error)
 	// IssueCaller gives an operator the identity of someone who calls services
 	// from outside our hosts: spiffe://<trust domain>/caller/NAME.
+	// A name that was given already is refused (EXISTS) unless again is set, and
+	// one that was revoked always.
 	IssueCaller(context.Context, *connect.Request[v1.IssueCallerRequest]) (*connect.Response[v1.IssueCallerResponse], error)
 	// IssueService gives a host the identity of a service that it was assigned
 	// instances of: spiffe://<trust domain>/service/NAME.
 	IssueService(context.Context, *connect.Request[v1.IssueServiceRequest]) (*connect.Response[v1.IssueServiceResponse], error)
+	// RevokeIdentity puts an identity on the refusal list, for good: nothing is
+	// answered to it from then on, and its connections end.
+	RevokeIdentity(context.Context, *connect.Request[v1.RevokeIdentityRequest]) (*connect.Response[v1.RevokeIdentityResponse], error)
+	// ListIdentities is of those that were given to callers, and of all that were revoked.
+	ListIdentities(context.Context, *connect.Request[v1.ListIdentitiesRequest]) (*connect.Response[v1.ListIdentitiesResponse], error)
+	// FollowRefusals tells a relay the refusal list, whole, at once and whenever it changes.
+	FollowRefusals(context.Context, *connect.Request[v1.FollowRefusalsRequest], *connect.ServerStream[v1.FollowRefusalsResponse]) error
 }
 
 // NewIdentityServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -170,6 +233,24 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 		connect.WithSchema(identityServiceMethods.ByName("IssueService")),
 		connect.WithHandlerOptions(opts...),
 	)
+	identityServiceRevokeIdentityHandler := connect.NewUnaryHandler(
+		IdentityServiceRevokeIdentityProcedure,
+		svc.RevokeIdentity,
+		connect.WithSchema(identityServiceMethods.ByName("RevokeIdentity")),
+		connect.WithHandlerOptions(opts...),
+	)
+	identityServiceListIdentitiesHandler := connect.NewUnaryHandler(
+		IdentityServiceListIdentitiesProcedure,
+		svc.ListIdentities,
+		connect.WithSchema(identityServiceMethods.ByName("ListIdentities")),
+		connect.WithHandlerOptions(opts...),
+	)
+	identityServiceFollowRefusalsHandler := connect.NewServerStreamHandler(
+		IdentityServiceFollowRefusalsProcedure,
+		svc.FollowRefusals,
+		connect.WithSchema(identityServiceMethods.ByName("FollowRefusals")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/fairlead.v1.IdentityService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case IdentityServiceJoinProcedure:
@@ -180,6 +261,12 @@ func NewIdentityServiceHandler(svc IdentityServiceHandler, opts ...connect.Handl
 			identityServiceIssueCallerHandler.ServeHTTP(w, r)
 		case IdentityServiceIssueServiceProcedure:
 			identityServiceIssueServiceHandler.ServeHTTP(w, r)
+		case IdentityServiceRevokeIdentityProcedure:
+			identityServiceRevokeIdentityHandler.ServeHTTP(w, r)
+		case IdentityServiceListIdentitiesProcedure:
+			identityServiceListIdentitiesHandler.ServeHTTP(w, r)
+		case IdentityServiceFollowRefusalsProcedure:
+			identityServiceFollowRefusalsHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -203,4 +290,16 @@ func (UnimplementedIdentityServiceHandler) IssueCaller(context.Context, *connect
 
 func (UnimplementedIdentityServiceHandler) IssueService(context.Context, *connect.Request[v1.IssueServiceRequest]) (*connect.Response[v1.IssueServiceResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.IdentityService.IssueService is not implemented"))
+}
+
+func (UnimplementedIdentityServiceHandler) RevokeIdentity(context.Context, *connect.Request[v1.RevokeIdentityRequest]) (*connect.Response[v1.RevokeIdentityResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.IdentityService.RevokeIdentity is not implemented"))
+}
+
+func (UnimplementedIdentityServiceHandler) ListIdentities(context.Context, *connect.Request[v1.ListIdentitiesRequest]) (*connect.Response[v1.ListIdentitiesResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.IdentityService.ListIdentities is not implemented"))
+}
+
+func (UnimplementedIdentityServiceHandler) FollowRefusals(context.Context, *connect.Request[v1.FollowRefusalsRequest], *connect.ServerStream[v1.FollowRefusalsResponse]) error {
+	return connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.IdentityService.FollowRefusals is not implemented"))
 }
