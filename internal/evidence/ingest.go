@@ -56,12 +56,17 @@ type Ingest struct {
 // open is an instance's row of the second that is not sealed yet, and the clean
 // running before it.
 type open struct {
+	// What a row of outcomes touches comes first, so that it is little memory.
+	row     eligibility.Outcomes // of this second
+	pass    uint64               // over a batch of outcomes that named it last
+	service *service
+	early   int64        // the last tick that was sealed early: what comes then is of the next
+	parts   [kinds]parts // of row, by who called
+	heard   bool         // its profile has outcomes
+	dirty   bool
+	refused bool // it is among those with a refusal
+
 	Instance
-	service  *service
-	dirty    bool
-	pass     uint64                // over a batch of outcomes that named it last
-	row      eligibility.Outcomes  // of this second
-	parts    [kinds]parts          // of row, by who called
 	charged  []eligibility.Charged // what is left out of row, as it is sealed
 	clean    eligibility.Outcomes  // of the clean seconds before it
 	probes   []eligibility.Probe
@@ -70,8 +75,6 @@ type open struct {
 	selfTold eligibility.Self
 	selfAt   int64
 	cleanAt  int64 // the tick from which clean running is held back; 0 is none
-	early    int64 // the last tick that was sealed early: what comes then is of the next
-	refused  bool  // it is among those with a refusal
 }
 
 // service numbers the services, so that a reporter's sums need no strings.
@@ -101,7 +104,7 @@ func (in *Ingest) Know(x Instance) {
 		o = &open{service: in.service(x.Service)}
 		in.instances[x.Handle] = o
 	}
-	o.Instance = x
+	o.Instance, o.heard = x, x.Profile.Outcomes
 }
 
 // service of the name, with one more instance.

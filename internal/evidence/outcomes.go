@@ -138,7 +138,7 @@ func (o *open) once(pass uint64) bool {
 // row is the instance that a row is about, and its capped counts.
 func (in *Ingest) row(row *Row) (o *open, n, failed uint32) {
 	o = in.instances[row.Instance]
-	if o == nil || !o.Profile.Outcomes || !row.honest() {
+	if o == nil || !o.heard || !row.honest() {
 		return nil, 0, 0
 	}
 	n, failed = row.capped()
