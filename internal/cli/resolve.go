@@ -55,6 +55,9 @@ func (c *call) tellView(m *fairleadv1.ResolveResponse) {
 	if len(m.GetAllowedCallers()) > 0 {
 		c.out.line("allowed   %s", strings.Join(m.GetAllowedCallers(), ", "))
 	}
+	if m.GetAnyZone() {
+		c.out.line("zones     callers pick from all zones alike")
+	}
 	for _, k := range m.GetMarks() {
 		if k.GetDegradedConfidence() {
 			c.out.line("%s     health is disregarded in %s of %s: of %d that are counted, only %d are in rotation by their verdicts", c.out.paint(red, "guard"), zoneOf(k), k.GetGroup(), k.GetCounted(), k.GetIn())
