@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -24,6 +25,7 @@ type witness struct {
 	mu      sync.Mutex
 	numbers []uint64
 	sums    map[string]*pb.OutcomeRow // :: instance → sums
+	zones   map[string]bool           // that were named
 }
 
 func (w *witness) ReportOutcomes(s pb.EvidenceService_ReportOutcomesServer) error {
@@ -34,6 +36,7 @@ func (w *witness) ReportOutcomes(s pb.EvidenceService_ReportOutcomesServer) erro
 		}
 		w.mu.Lock()
 		w.numbers = append(w.numbers, m.GetNumber())
+		w.zones[m.GetZone()] = true
 		for _, r := range m.GetRows() {
 			if w.sums[r.GetInstance()] == nil {
 				w.sums[r.GetInstance()] = &pb.OutcomeRow{}
@@ -64,7 +67,7 @@ func (w *witness) carried(instance string) uint64 {
 // reports has the gateway report to a witness, at an address of its own.
 func (r *rig) reports(control func(address string) string) *witness {
 	r.t.Helper()
-	w := &witness{sums: map[string]*pb.OutcomeRow{}}
+	w := &witness{sums: map[string]*pb.OutcomeRow{}, zones: map[string]bool{}}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)
@@ -79,6 +82,7 @@ func (r *rig) reports(control func(address string) string) *witness {
 		Control: func() string { return control(l.Addr().String()) },
 		Dial:    []grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials())},
 		Alone:   func() bool { return control("") == "" },
+		Zone:    "north",
 	}
 	go func() { ended <- r.g.Report(ctx, to) }()
 	r.t.Cleanup(func() {
@@ -114,6 +118,11 @@ func TestTheOutcomeOfEachRequestIsReportedOfTheInstanceThatHadIt(t *testing.T) {
 		}
 	}
 	until(t, "the report of 7 good and 4 failed", func() bool { return w.saw("hello-a") == [3]uint32{7, 4, 0} })
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !maps.Equal(w.zones, map[string]bool{"north": true}) {
+		t.Errorf("the gateway stands in the north, and its reports name %v", w.zones)
+	}
 }
 
 func TestTheBytesOfWhatWasAskedAndAnsweredAreReported(t *testing.T) {
