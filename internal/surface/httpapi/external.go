@@ -39,6 +39,11 @@ func (a *API) SetExternal(ctx context.Context, req *connect.Request[fairleadv1.S
 	if err != nil {
 		return nil, err
 	}
+	if !found && len(req.Msg.GetEndpoints()) > 0 {
+		if err := a.unleased(ctx, name, "choose another name, or have them deregistered first"); err != nil {
+			return nil, err
+		}
+	}
 	next := discovery.External{Service: name}
 	for _, e := range req.Msg.GetEndpoints() {
 		if err := checkEndpoint(e.GetAddress()); err != nil {

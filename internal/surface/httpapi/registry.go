@@ -68,6 +68,9 @@ func (a *API) Register(ctx context.Context, req *connect.Request[fairleadv1.Regi
 	if !hostPort(r.Address) {
 		return nil, fault.New(fault.Invalid, "say HOST:PORT, as callers reach it", "%q is no address", r.Address)
 	}
+	if err := a.undeclared(ctx, r.Service); err != nil {
+		return nil, err
+	}
 	if err := a.Registry.Admits(r); err != nil {
 		return nil, err
 	}

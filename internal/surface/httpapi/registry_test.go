@@ -14,6 +14,7 @@ import (
 	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
 	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/registry"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
 
@@ -171,3 +172,31 @@ func TestAContractThatDemandsWhatAThirdPartyCannotSupplyIsRefused(t *testing.T) 
 type one struct{ Discovery }
 
 func (one) Standings(string) ([]discovery.Standing, bool) { return make([]discovery.Standing, 1), true }
+
+func TestLeasesAndDeclarationsOfOneServiceRefuseEachOtherFromTheMomentThatTheyAreAnswered(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		l := &leases{}
+		w.api.Registry = l
+		discover := fairleadv1connect.NewDiscoveryAPIServiceClient(http.DefaultClient, w.url)
+		registrations := fairleadv1connect.NewRegistryServiceClient(http.DefaultClient, w.url)
+		declare := func(name string) error {
+			_, err := discover.SetExternal(w.ctx, connect.NewRequest(&fairleadv1.SetExternalRequest{Service: name, Endpoints: []*fairleadv1.ExternalEndpoint{{Address: "a.example:443"}}}))
+			return fault.FromConnect(err)
+		}
+		if err := declare("pay"); err != nil {
+			t.Fatal(err)
+		}
+		_, err := registrations.Register(w.ctx, connect.NewRequest(&fairleadv1.RegisterRequest{Service: "pay", Address: "127.0.0.1:1"}))
+		if err := fault.FromConnect(err); fault.CodeOf(err) != fault.Invalid || !strings.Contains(err.Error(), "source external") {
+			t.Errorf("a lease of what was declared a moment ago: %v", err)
+		}
+		w.put(service.KindInstance, "i1", leased("i1", "legacy"))
+		if err := declare("legacy"); fault.CodeOf(err) != fault.Invalid || !strings.Contains(err.Error(), "source lease") {
+			t.Errorf("a declaration of what has leases: %v", err)
+		}
+	})
+}
+
+func leased(id, of string) registry.Instance {
+	return registry.Instance{ID: id, Service: of, Source: registry.Lease, Address: "10.0.0.1:1"}
+}

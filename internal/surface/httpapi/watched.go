@@ -27,6 +27,11 @@ func (a *API) unwatched(ctx context.Context, c *change) error {
 			"service %s is declared as somebody else's: source external is the authority on its endpoints", name)
 	}
 	c.checks = append(c.checks, store.Check{Key: store.Key{Kind: service.KindExternal, Name: name}})
+	return a.unleased(ctx, name, "choose another name, or have them deregistered first; a lease that is not renewed is gone after a minute and a half")
+}
+
+// unleased refuses a name of which instances are registered.
+func (a *API) unleased(ctx context.Context, name, hint string) error {
 	rows, _, err := list[registry.Instance](ctx, a.Store, service.KindInstance, nil)
 	if err != nil {
 		return err
@@ -38,8 +43,19 @@ func (a *API) unwatched(ctx context.Context, c *change) error {
 		}
 	}
 	if leases > 0 {
-		return fault.New(fault.Invalid, "choose another name, or have them deregistered first; a lease that is not renewed is gone after a minute and a half",
-			"service %s has %d registered: source lease is the authority on them", name, leases)
+		return fault.New(fault.Invalid, hint, "service %s has %d registered: source lease is the authority on them", name, leases)
 	}
 	return nil
+}
+
+// undeclared refuses to register for a service that is declared as somebody
+// else's: by the record, since a declaration that was just answered is in the
+// registry a second later.
+func (a *API) undeclared(ctx context.Context, name string) error {
+	_, _, declared, err := get[discovery.External](ctx, a.Store, service.KindExternal, name)
+	if err == nil && declared {
+		err = fault.New(fault.Invalid, "what a source watches is not registered by hand",
+			"service %s is declared as somebody else's: source external is the authority on it", name)
+	}
+	return err
 }
