@@ -165,3 +165,45 @@ func TestWhatARelaysReportersCannotHaveSaidIsDiscarded(t *testing.T) {
 		t.Errorf("sealed: %+v", e)
 	}
 }
+
+func TestWhatIsChargedToCallersIsTheSameThroughRelays(t *testing.T) {
+	direct, handles, of := services(3, "a")
+	merged, _, _ := services(3, "a")
+	mergers, streams := []*Merger{merger(of), merger(of)}, []*Relay{{}, {}}
+	charged := 0
+	told, tellers := map[string]*Reporter{}, map[string]*Teller{}
+	for second := uint64(1); second <= 12; second++ {
+		for i := range 12 {
+			who := fmt.Sprint("caller/", i)
+			if told[who] == nil {
+				told[who], tellers[who] = NewReporter(who), NewTeller(who)
+			}
+			from := Caller{fmt.Sprint("zone-", i%3), fmt.Sprint("shop-0000", i%2)}
+			b, seen := Batch{Number: second, Caller: from}, []Seen(nil)
+			for id := range of {
+				s := Seen{Instance: id, OK: 2}
+				if second > 6 && from.Zone == "zone-1" {
+					s = Seen{Instance: id, Failed: 2, Refused: 1}
+				}
+				seen = append(seen, s)
+				b.Rows = append(b.Rows, Row{handles[id], s.OK, s.Failed, s.Refused})
+			}
+			tellers[who].From(from)
+			direct.Outcomes(told[who], b)
+			mergers[i%2].Take(tellers[who], second, seen)
+		}
+		for i, m := range mergers {
+			forward(merged, streams[i], m, second, handles)
+		}
+		want := direct.Seal()
+		if d := cmp.Diff(want, merged.Seal()); d != "" {
+			t.Fatalf("second %d (-from the reporters, +from relays):\n%s", second, d)
+		}
+		for _, row := range want.Rows {
+			charged += len(row.Charged)
+		}
+	}
+	if charged != 6*3 {
+		t.Errorf("%d rows have something charged to callers, want those of 3 instances in 6 seconds", charged)
+	}
+}
