@@ -151,7 +151,7 @@ func (h *Holder) left(ctx context.Context, address string, err error) {
 		h.askFull = true
 	}
 	for _, rule := range []error{
-		view.ErrBase, view.ErrDigest, view.ErrMalformed, view.ErrOlderEpoch,
+		view.ErrBase, view.ErrDigest, view.ErrMalformed, view.ErrOlderEpoch, view.ErrLeft,
 		view.ErrOlderVersion, view.ErrRivalEpoch, view.ErrUnauthenticated,
 	} {
 		if errors.Is(err, rule) {

@@ -391,7 +391,7 @@ func (h *Views) left(ctx context.Context, address string, err error) {
 	if now := h.cfg.Clock(); h.away.Failed(now) {
 		h.cfg.Log.Info("views are not followed", "control", address, "error", err, "for", h.away.For(now).Round(time.Second))
 	}
-	for _, rule := range []error{view.ErrOlderEpoch, view.ErrRivalEpoch, view.ErrUnauthenticated, view.ErrMalformed, view.ErrOlderVersion, view.ErrDigest, view.ErrOtherRegion} {
+	for _, rule := range []error{view.ErrOlderEpoch, view.ErrLeft, view.ErrRivalEpoch, view.ErrUnauthenticated, view.ErrMalformed, view.ErrOlderVersion, view.ErrDigest, view.ErrOtherRegion} {
 		if errors.Is(err, rule) {
 			h.noteLocked(err.Error())
 		}

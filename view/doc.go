@@ -13,6 +13,8 @@
 //   - Another incarnation is taken over an authenticated stream only, as a full
 //     table, and is reported. The marks of earlier ones are remembered, so that
 //     a leader who was succeeded there is still refused when it comes back.
+//     An incarnation that was left is left for good by the leaders heard there:
+//     only a higher epoch of it, of one that took office since, is a return.
 //   - A live entry ends by being named: by a newer entry or by a tombstone. An
 //     entry that is merely absent (from a full table, also of another
 //     incarnation, or dropped while no tombstone was held) stays served, is an

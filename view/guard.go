@@ -10,6 +10,7 @@ import (
 var (
 	ErrOlderEpoch      = errors.New("its leader was succeeded")
 	ErrRivalEpoch      = errors.New("two leaders have one epoch")
+	ErrLeft            = errors.New("its incarnation was left")
 	ErrOlderVersion    = errors.New("a newer version is held")
 	ErrUnauthenticated = errors.New("another incarnation is taken over an authenticated stream only")
 	ErrMalformed       = errors.New("the table contradicts itself")
@@ -35,7 +36,7 @@ type Taken struct {
 
 // Heed checks an epoch that a leader shows before it sends anything, and keeps
 // it where it is the highest. The error wraps ErrOlderEpoch, ErrRivalEpoch,
-// ErrUnauthenticated or ErrMalformed; h stands then.
+// ErrLeft, ErrUnauthenticated or ErrMalformed; h stands then.
 func (h *Held) Heed(e Epoch, r Rules) (*Held, Taken, error) {
 	marks, foreign, err := h.heard().Heed(e, r.Authenticated)
 	if err != nil || h.Epoch() == e {

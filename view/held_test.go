@@ -85,6 +85,8 @@ func TestALeaderOfAnEarlierIncarnationIsRefusedWhenItWasSucceededThere(t *testin
 	other.set(route("a", 2))
 	h, _ = take(t, h, other.table().Whole(), authenticated)
 	refuses(t, h, stale.Whole(), authenticated, view.ErrOlderEpoch)
+	refuses(t, h, w.table().Whole(), authenticated, view.ErrLeft)
+	w.epoch = view.Epoch{Incarnation: "i", Number: 3, Nonce: "n3"} // it was started anew
 	h, taken := take(t, h, w.table().Whole(), authenticated)
 	if !taken.Foreign {
 		t.Error("the return of the earlier incarnation was not reported")

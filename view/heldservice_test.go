@@ -127,6 +127,32 @@ func TestAnotherIncarnationExplainsNothingByAbsence(t *testing.T) {
 	}
 }
 
+func TestAnIncarnationThatWasLeftIsFollowedAgainOnlyUnderALeaderThatTookOfficeSince(t *testing.T) {
+	old := Epoch{Incarnation: "i", Number: 7, Nonce: "n"}
+	var m Marks
+	for _, e := range []Epoch{{Incarnation: "i", Number: 6, Nonce: "n"}, old, {Incarnation: "j", Number: 1, Nonce: "n"}} {
+		var err error
+		if m, _, err = m.Heed(e, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, stale := range []Epoch{old, {Incarnation: "i", Number: 6, Nonce: "n"}, {Incarnation: "i", Number: 7, Nonce: "another"}} {
+		if after, _, err := m.Heed(stale, true); err == nil || after.Last() != m.Last() {
+			t.Errorf("the epoch %s is followed again", stale)
+		}
+	}
+	if _, _, err := m.Heed(old, true); !errors.Is(err, ErrLeft) || !strings.Contains(err.Error(), "start its control anew") {
+		t.Errorf("the refusal does not say the way out: %v", err)
+	}
+	after, foreign, err := m.Heed(Epoch{Incarnation: "i", Number: 8, Nonce: "n"}, true)
+	if err != nil || !foreign || after.Last().Number != 8 {
+		t.Errorf("one that took office since: %v, reported: %v", err, foreign)
+	}
+	if _, _, err := after.Heed(Epoch{Incarnation: "j", Number: 1, Nonce: "n"}, true); !errors.Is(err, ErrLeft) {
+		t.Errorf("and the other one is left: %v", err)
+	}
+}
+
 func TestAServicesVersionNeverFallsWithinAnIncarnation(t *testing.T) {
 	p, other := newPlane("i", 7), newPlane("j", 1)
 	old := p.view(1, 0)

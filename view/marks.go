@@ -27,7 +27,7 @@ func (m Marks) Last() Epoch {
 // Heed checks an epoch that a leader shows before it sends anything, and keeps
 // it where it is the highest. Foreign says that the incarnation is another than
 // the one heard last. The error wraps ErrOlderEpoch, ErrRivalEpoch,
-// ErrUnauthenticated or ErrMalformed; m stands then.
+// ErrLeft, ErrUnauthenticated or ErrMalformed; m stands then.
 func (m Marks) Heed(e Epoch, authenticated bool) (next Marks, foreign bool, err error) {
 	if e.Incarnation == "" {
 		return m, false, fmt.Errorf("cannot follow a leader without incarnation: %w", ErrMalformed)
@@ -63,9 +63,12 @@ func (m Marks) check(e Epoch, authenticated bool) (foreign bool, err error) {
 		return false, fmt.Errorf("cannot follow the epoch %s: %w (%s)", e, ErrOlderEpoch, held.Epoch)
 	case Rival:
 		return false, fmt.Errorf("cannot follow the epoch %s: %w (%s)", e, ErrRivalEpoch, held.Epoch)
-	default:
-		return foreign, nil
+	case Same:
+		if foreign {
+			return false, fmt.Errorf("cannot follow the epoch %s: %w for %s: only a leader that took office since is followed there (to return to it, start its control anew)", e, ErrLeft, last)
+		}
 	}
+	return foreign, nil
 }
 
 func (m Marks) of(incarnation string) *Mark {

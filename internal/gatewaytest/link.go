@@ -145,7 +145,7 @@ func (l *link) takeLocked(now time.Time) time.Duration {
 	held, _, err := g.held.Take(t.DeltaFrom(g.held.Told()), view.Rules{Authenticated: true, Refuse: g.objectLocked})
 	if err != nil {
 		l.rejected = t
-		if errors.Is(err, view.ErrOlderEpoch) || errors.Is(err, view.ErrRivalEpoch) {
+		if errors.Is(err, view.ErrOlderEpoch) || errors.Is(err, view.ErrLeft) || errors.Is(err, view.ErrRivalEpoch) {
 			l.leaveLocked(now)
 			return retry
 		}

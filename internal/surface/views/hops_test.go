@@ -40,6 +40,9 @@ type door struct {
 // whether the door was welcome.
 func (h *holder) subscribe(t *rapid.T, d *door, at time.Duration) bool {
 	marks, _, err := h.marks.Heed(d.s.epoch, true)
+	if h.left(d.s.epoch) && err == nil {
+		t.Fatalf("a leader of the epoch %s is followed again, whose incarnation was left for %s", d.s.epoch, h.marks.Last())
+	}
 	if err != nil {
 		return false
 	}
@@ -76,6 +79,17 @@ func (h *holder) subscribe(t *rapid.T, d *door, at time.Duration) bool {
 		h.tops[v.Version.Incarnation] = v.Version
 	}
 	return true
+}
+
+// left says that the holder has gone from the epoch's incarnation to another, and
+// had heard that epoch or a later one before.
+func (h *holder) left(e view.Epoch) bool {
+	for _, m := range h.marks {
+		if m.Epoch.Incarnation == e.Incarnation {
+			return m.Epoch.Number >= e.Number && h.marks.Last().Incarnation != e.Incarnation
+		}
+	}
+	return false
 }
 
 func (h *holder) keep() {
