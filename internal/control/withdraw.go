@@ -61,10 +61,10 @@ func (j *job) leaveCallers(ctx context.Context, r *saga.Run, all []service.Insta
 	if len(ids) == 0 {
 		return nil
 	}
-	j.c.cfg.Callers.Withdraw(j.service, ids)
 	stop := service.StopWait{Instances: ids, Reason: reason, Until: time.Now().Add(routing.Grace)}
 	defer j.stops.end(j.service, ids[0])
 	err := j.await(ctx, r, routing.Grace, func() (bool, time.Duration, error) {
+		j.c.cfg.Callers.Withdraw(j.service, ids) // again, as a plane that has not begun does not hear it
 		stop.For = j.c.cfg.Callers.MayPick(j.service, ids)
 		if stop.For.Nobody() {
 			return true, 0, nil

@@ -139,3 +139,26 @@ func TestRoutesThatTurnAreInTheViewAtOnceUnlessThereIsMoreToSendThanCanBeSent(t 
 		}
 	})
 }
+
+func TestANewLeaderPublishesThatAllThatThereIsLeavesByPlan(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		r.hosts.run(1)
+		c := newCaller(t)
+		r.views = c
+		l := r.begin()
+		time.Sleep(5 * time.Second)
+		l.stop()
+		l = r.begin()
+		defer l.stop()
+		synctest.Wait()
+		l.Withdraw("s", []string{"i1"})
+		time.Sleep(2 * window)
+		synctest.Wait()
+		if e, named := c.last.Endpoint("i1"); named || c.last.Version.Epoch != 2 || c.last.Empty {
+			t.Errorf("the view is %+v, with %+v", c.last, e)
+		}
+		if fmt.Sprint(c.picks()) != "[i1]" {
+			t.Errorf("a caller is left with %v: that is not the plane's word that there are none", c.picks())
+		}
+	})
+}

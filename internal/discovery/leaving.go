@@ -3,23 +3,23 @@ package discovery
 import "github.com/fairlead-platform/fairlead/internal/routing"
 
 // leavingFor is for how many ticks an instance is taken to leave on the word that
-// it is to, where its host does not come to say so.
-const leavingFor = 60
+// it is to, where its host does not come to say so: a command that was not
+// answered may be obeyed late.
+const leavingFor = 90
 
 // Withdraw takes instances for terminating from now on: they leave the views at
 // once, unless there is more to send than can be sent. Their host is told to
-// stop them once callers have acknowledged it.
+// stop them once callers have acknowledged it. Said again, it holds for longer.
 func (p *Plane) Withdraw(service string, instances []string) {
 	t := p.current()
 	if t == nil {
 		return
 	}
 	t.mu.Lock()
-	defer t.hurry()
 	defer t.mu.Unlock()
 	for _, id := range instances {
 		row, known := t.reg.Get(id)
-		if !known || row.Service != service || t.leaves(id) {
+		if !known || row.Service != service {
 			continue
 		}
 		t.leaving[id] = t.eval.Now()
@@ -28,6 +28,7 @@ func (p *Plane) Withdraw(service string, instances []string) {
 			row, _ = t.reg.Put(row)
 			t.enter(row)
 			t.turning[service] = true
+			t.hurry()
 		}
 	}
 }

@@ -37,7 +37,7 @@ func TestAnInstanceThatIsToStopLeavesTheViewsBeforeItsHostIsTold(t *testing.T) {
 		if l.ServiceAlarms("s") != nil {
 			t.Errorf("a planned stop is an alarm: %v", l.ServiceAlarms("s"))
 		}
-		time.Sleep(90 * time.Second) // its host is never told
+		time.Sleep(100 * time.Second) // its host is never told
 		synctest.Wait()
 		if got := fmt.Sprint(c.picks()); got != "[i1 i2 i3]" {
 			t.Errorf("it does not come back: callers pick among %s", got)

@@ -44,7 +44,7 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 			out.View, out.Changed, out.Nature = target, true, view.Adds
 		}
 		return out
-	case s.published == nil && len(target.Endpoints) == 0 && !target.Deleted && (!target.Empty || !s.routed):
+	case s.published == nil && len(target.Endpoints) == 0 && !target.Deleted && (!target.Empty || !s.routed) && !s.leaving():
 		return out // nothing is known yet, which is no view
 	}
 	if s.published != nil {
@@ -111,6 +111,13 @@ func (e *Evaluator) Lead(epoch view.Epoch) (again []*view.Service) {
 		again = append(again, &v)
 	}
 	return again
+}
+
+// leaving reports whether all that there is leaves by plan: that is known, and who
+// follows from an earlier time must be able to acknowledge it.
+func (s *service) leaving() bool {
+	return s.routed && slices.ContainsFunc(s.instances, func(x *instance) bool { return x.row.Terminating && !x.row.Gone }) &&
+		!slices.ContainsFunc(s.instances, func(x *instance) bool { return !x.row.Terminating && !x.row.Gone })
 }
 
 // planned reports whether an instance leaves by plan. The members are those of

@@ -40,7 +40,8 @@ type world struct {
 	store    store.Store
 	hosts    *hosttest.Sim
 	gateways *gatewaytest.Sim
-	caller   *gatewaytest.Caller
+	caller   *gatewaytest.Caller // whose requests come to gateways
+	callers  *callers            // who pick by views
 	points   *crashpoints.Points
 	writes   int
 	pause    time.Duration // between a death and the next controller
@@ -95,7 +96,8 @@ func newWorld(t *testing.T, s store.Store, points *crashpoints.Points, o operati
 		Service: name, Wait: time.Second, Exclusive: o.exclusive, Unserved: func() bool { return o.unserved },
 		Wrong: func(what string) { fmt.Fprintf(&w.broken, "at %s: %s\n", time.Now().Format(time.StampMilli), what) },
 	})
-	w.hosts.Poll(w.caller)
+	w.callers = newCallers(w)
+	w.hosts.Poll(w.callers)
 	w.hosts.Behave(func(string, service.Assignment) hosttest.Behaviour { return hosttest.Behaviour{ReadyAfter: readyAfter} })
 	w.start()
 	return w
@@ -139,8 +141,8 @@ func (w *world) start() {
 	}
 	if w.judged {
 		// What the plane reads is no point; what it writes goes by the controller.
-		plane := discovery.New(discovery.Config{Store: w.store, Bucket: nowhere{}, Hosts: hosts})
-		cfg.Verdicts, cfg.Beside = believed{plane}, func(ctx context.Context, l control.Lead) { plane.Run(ctx, l) }
+		plane := discovery.New(discovery.Config{Store: w.store, Bucket: nowhere{}, Hosts: hosts, Views: &publisher{c: w.callers}})
+		cfg.Callers, cfg.Verdicts, cfg.Beside = plane, believed{plane}, func(ctx context.Context, l control.Lead) { plane.Run(ctx, l) }
 	}
 	l.Control = control.New(cfg)
 	close(made)

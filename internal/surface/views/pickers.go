@@ -50,6 +50,10 @@ func (s *Server) MayPick(of string, instances []string) routing.Pickers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, now := s.topics[of], s.now()
+	if all := s.population.Known(); all > s.open && now-s.since < routing.Grace {
+		why := fmt.Sprintf("callers that have not come back since control began to lead, of %d that there were", all)
+		return routing.Pickers{Why: why, For: s.since + routing.Grace - now}
+	}
 	if t == nil || len(instances) == 0 {
 		return routing.Pickers{}
 	}
@@ -66,10 +70,6 @@ func (s *Server) MayPick(of string, instances []string) routing.Pickers {
 	left := since.At + routing.Grace - now
 	if left <= 0 {
 		return routing.Pickers{}
-	}
-	if all := s.population.Known(); all > s.open && now-s.since < routing.Grace {
-		why := fmt.Sprintf("callers that have not come back since control began to lead, of %d that there were", all)
-		return routing.Pickers{Why: why, For: s.since + routing.Grace - now}
 	}
 	p := t.lacking(budget.NumberOf(since.View.Version), now)
 	p.For = left
