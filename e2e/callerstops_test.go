@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -40,6 +41,12 @@ func TestNothingThatACallerMayPickIsStoppedByADeployARestartAFewerOrACollection(
 	for end := time.Now().Add(60 * time.Second); !gone(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the first revision is not collected:\n%s", f.must("explain", "hello").stdout)
+		}
+	}
+	table := f.must("routes", "hello").stdout
+	for _, who := range []string{"hello-00003", "gateway/", "caller/batch", "current"} {
+		if !strings.Contains(table, who) {
+			t.Errorf("the table does not say %q:\n%s", who, table)
 		}
 	}
 	c.more(100)

@@ -45,13 +45,14 @@ func TestARevisionThatIsRoutedNoMoreIsNotStoppedBeforeCallersHaveAcknowledgedItO
 		r.deploy("hello", "two")
 		r.serves(30*time.Second, "hello", "hello-00002")
 		began := time.Now()
-		time.Sleep(20 * time.Second) // the collector waits for 10
-		if r.runningOf("hello-00001") != 1 {
-			t.Fatal("it is stopped, and a caller may pick it")
-		}
+		time.Sleep(12 * time.Second) // the collector waits for 10
 		// The service's worker is free for other work meanwhile.
 		r.write("hello", func(d *service.Desired) { d.Instances = 2 })
 		r.within(8*time.Second, "the second is scaled", func() bool { return r.runningOf("hello-00002") == 2 })
+		time.Sleep(4 * time.Second)
+		if r.runningOf("hello-00001") != 1 {
+			t.Fatal("it is stopped, and a caller may pick it")
+		}
 		r.within(30*time.Second, "it is stopped when the callers' time has passed", func() bool { return r.runningOf("hello-00001") == 0 })
 		if took := time.Since(began); took > 45*time.Second {
 			t.Errorf("that took %s", took)

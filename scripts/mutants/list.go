@@ -45,7 +45,7 @@ func (m mutant) also() []mutant {
 // mutants take one rule each out of the code.
 func mutants() []mutant {
 	var all []mutant
-	for _, part := range [][]mutant{attempts(), gateways(), stops(), intents(), passes(), verbs(), handovers(), absences(), credits(), shown(), leaving(), beliefs()} {
+	for _, part := range [][]mutant{attempts(), gateways(), stops(), intents(), passes(), verbs(), handovers(), absences(), credits(), shown(), leaving(), beliefs(), pickers()} {
 		all = append(all, part...)
 	}
 	return all
