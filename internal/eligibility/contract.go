@@ -3,6 +3,8 @@ package eligibility
 import (
 	"errors"
 	"fmt"
+	"net/url"
+	"strings"
 )
 
 // Authority is how far a dependency may lower the verdict of who depends.
@@ -135,7 +137,11 @@ func (c Contract) checkLook() (all []error) {
 		return nil
 	}
 	switch c.Look.Kind {
-	case "http", "grpc":
+	case "http":
+		if p := strings.TrimPrefix(c.Look.Path, "/"); !isPath("/" + p) {
+			all = append(all, fmt.Errorf("check: %q is no path that can be asked for, so every look would fail: give one as in a request, e.g. /healthz", c.Look.Path))
+		}
+	case "grpc":
 	case "tcp":
 		if c.Look.Path != "" {
 			all = append(all, fmt.Errorf("check: a tcp look has no path, %q is given: use kind http, or drop it", c.Look.Path))
@@ -147,6 +153,12 @@ func (c Contract) checkLook() (all []error) {
 		all = append(all, errors.New("check: it says how probers look, but the profile has no probes: add probe to the profile, or drop it"))
 	}
 	return all
+}
+
+// isPath reports whether a request can be made for p.
+func isPath(p string) bool {
+	_, err := url.ParseRequestURI(p)
+	return err == nil && !strings.ContainsAny(p, " #\t\r\n")
 }
 
 func (c Contract) checkDependencies() (all []error) {

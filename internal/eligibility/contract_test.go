@@ -32,6 +32,8 @@ func TestADangerousContractIsRefusedWithTheReason(t *testing.T) {
 		{"a handful of results", func(c *Contract) { c.Sufficient = 1 }, "chance"},
 		{"a look of no kind", func(c *Contract) { c.Look = &ProbeCheck{Kind: "ping"} }, "tcp, http or grpc"},
 		{"a path of a mere connection", func(c *Contract) { c.Look = &ProbeCheck{Kind: "tcp", Path: "/"} }, "has no path"},
+		{"a path that no request can name", func(c *Contract) { c.Look = &ProbeCheck{Kind: "http", Path: "/no slash\n"} }, "every look would fail"},
+		{"a path with a broken escape", func(c *Contract) { c.Look = &ProbeCheck{Kind: "http", Path: "/%zz"} }, "every look would fail"},
 		{"a look without probes", func(c *Contract) { c.Profile.Probe = false; c.Look = &ProbeCheck{Kind: "http"} }, "the profile has no probes"},
 		{"no comparison with siblings", func(c *Contract) { c.Worse = 0 }, "worse"},
 	} {
@@ -42,6 +44,13 @@ func TestADangerousContractIsRefusedWithTheReason(t *testing.T) {
 				t.Errorf("got %v, want it to say %q", err, x.says)
 			}
 		})
+	}
+	for _, path := range []string{"", "/", "healthz", "/a%20b?deep=1"} {
+		look := Default()
+		look.Look = &ProbeCheck{Kind: "http", Path: path}
+		if err := look.Check(); err != nil {
+			t.Errorf("a look at %q: %v", path, err)
+		}
 	}
 	own := Default()
 	own.Dependencies = []Dependency{{Name: "cache", Authority: Unready, Shared: &no}}

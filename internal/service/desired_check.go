@@ -1,6 +1,7 @@
 package service
 
 import (
+	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -159,11 +160,17 @@ func CheckEnvName(name string) error {
 	return nil
 }
 
+// isPath reports whether a request can be made for p.
+func isPath(p string) bool {
+	_, err := url.ParseRequestURI(p)
+	return err == nil && !strings.ContainsAny(p, " #\t\r\n")
+}
+
 func (t Template) checkPlace() error {
 	if t.Dir != "" && (!path.IsAbs(t.Dir) || strings.ContainsRune(t.Dir, 0)) {
 		return refuse("give its absolute path", "working directory %q is not an absolute path", t.Dir)
 	}
-	if p := t.ReadyPath; p != "" && (p[0] != '/' || strings.ContainsAny(p, " #\t\r\n\x00")) {
+	if p := t.ReadyPath; p != "" && (p[0] != '/' || !isPath(p)) {
 		return refuse("give a path that begins with a slash, e.g. /healthz", "ready path %q is not a path", p)
 	}
 	if u := t.User; u != "" && !isUser(u) {

@@ -90,6 +90,7 @@ func TestWhatCannotRunIsRefusedWithItsReason(t *testing.T) {
 		"env huge":          {func(t *Template) { t.Env = map[string]string{"A": strings.Repeat("x", 200<<10)} }, "bytes"},
 		"relative dir":      {func(t *Template) { t.Dir = "site" }, "absolute"},
 		"ready path":        {func(t *Template) { t.ReadyPath = "healthz" }, "ready path"},
+		"ready path escape": {func(t *Template) { t.ReadyPath = "/%zz" }, "ready path"},
 		"ready path spaces": {func(t *Template) { t.ReadyPath = "/a b" }, "ready path"},
 		"user":              {func(t *Template) { t.User = "a:b" }, "not a user"},
 		"concurrency":       {func(t *Template) { t.Concurrency = -1 }, "concurrency"},
