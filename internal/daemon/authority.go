@@ -111,7 +111,7 @@ func (c *controlRole) claim(ctx context.Context, stood uint64) error {
 // openIdentity gives control its identity and the operator a credential.
 func (c *controlRole) openIdentity(api string) error {
 	var err error
-	if c.keys, err = identity.OpenKeystore(filepath.Join(c.p.Data, dirControl), identity.ForRole(identity.Control)); err != nil {
+	if c.keys, err = openKeys(c.p, filepath.Join(c.p.Data, dirControl), identity.Control, true); err != nil {
 		return err
 	}
 	return c.issue(api)

@@ -48,6 +48,7 @@ type gatewayConfig struct {
 	zone         string // empty prefers none
 	token        func(context.Context) (string, error)
 	hint         string
+	anew         bool // an identity comes by itself where it is damaged
 	// stopping is called when nothing is in flight any more.
 	stopping func()
 }
@@ -57,7 +58,7 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 	folder := filepath.Join(p.Data, dirGateway, cfg.name)
 	// 1. The identity that was given to it, if it has one.
 	var err error
-	if g.keys, err = identity.OpenKeystore(folder, identity.ForRole(identity.Gateway)); err != nil {
+	if g.keys, err = openKeys(p, folder, identity.Gateway, cfg.anew); err != nil {
 		return nil, err
 	}
 	// 2. The proxy, which locks the folder and opens the listeners.

@@ -36,13 +36,14 @@ type hostConfig struct {
 	leave      time.Duration // how long at most others are given to take what runs
 	token      func(context.Context) (string, error)
 	hint       string
+	anew       bool // an identity comes by itself where it is damaged
 }
 
 func openHost(p *process, cfg hostConfig) (*hostRole, error) {
 	h, control := &hostRole{name: cfg.name}, &heard{}
 	folder := filepath.Join(p.Data, dirHost, cfg.name)
 	var err error
-	if h.keys, err = identity.OpenKeystore(folder, identity.ForRole(identity.Host)); err != nil {
+	if h.keys, err = openKeys(p, folder, identity.Host, cfg.anew); err != nil {
 		return nil, err
 	}
 	h.host, err = host.New(host.Config{

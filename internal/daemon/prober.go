@@ -30,13 +30,14 @@ type proberConfig struct {
 	controls   []string
 	token      func(context.Context) (string, error)
 	hint       string
+	anew       bool // an identity comes by itself where it is damaged
 }
 
 func openProber(p *process, cfg proberConfig) (*proberRole, error) {
 	r := &proberRole{name: cfg.name}
 	folder := filepath.Join(p.Data, dirProber, cfg.name)
 	var err error
-	if r.keys, err = identity.OpenKeystore(folder, identity.ForRole(identity.Prober)); err != nil {
+	if r.keys, err = openKeys(p, folder, identity.Prober, cfg.anew); err != nil {
 		return nil, err
 	}
 	// Two of one name would take each other's stream away for ever.

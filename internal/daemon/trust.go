@@ -56,6 +56,18 @@ func (p *process) newTrust(t *trust) *trust {
 	return t
 }
 
+// openKeys opens what a role has of its identity. Where it comes anew by itself,
+// a damaged one is no reason not to start.
+func openKeys(p *process, folder string, role identity.Role, anew bool) (*identity.Keystore, error) {
+	options := []identity.KeystoreOption{identity.ForRole(role)}
+	if anew {
+		options = append(options, identity.PutAside(func(err error) {
+			p.log.Error("the identity cannot be read, another is made", "part", "trust", "role", role, "error", err)
+		}))
+	}
+	return identity.OpenKeystore(folder, options...)
+}
+
 // state is nil while the role is trusted.
 func (t *trust) state() error {
 	t.mu.Lock()

@@ -135,7 +135,7 @@ func (in *installation) open() error {
 	var err error
 	in.gateway, err = openGateway(in.p, gatewayConfig{
 		name: upGateway, controls: controls, public: in.o.Gateway, poll: in.o.Poll, drain: in.o.Drain, bodyTimeout: in.o.BodyTimeout,
-		token: mint(identity.Gateway, upGateway), hint: "it joins again by itself",
+		token: mint(identity.Gateway, upGateway), hint: "it joins again by itself", anew: true,
 		// Instances end when nothing is in flight any more and while the gateway
 		// still hears its hosts, because hosts wait for it to let them go.
 		stopping: func() { in.stopHosts() },
@@ -147,14 +147,14 @@ func (in *installation) open() error {
 		name := hostName(zone)
 		h, err := openHost(in.p, hostConfig{
 			name: name, zone: zone, controls: controls, keep: in.o.KeepInstances,
-			token: mint(identity.Host, name), hint: "it joins again by itself",
+			token: mint(identity.Host, name), hint: "it joins again by itself", anew: true,
 		})
 		if err != nil {
 			return err
 		}
 		in.hosts = append(in.hosts, h)
 		name = proberName(zone)
-		r, err := openProber(in.p, proberConfig{name: name, zone: zone, controls: controls, token: mint(identity.Prober, name), hint: "it joins again by itself"})
+		r, err := openProber(in.p, proberConfig{name: name, zone: zone, controls: controls, token: mint(identity.Prober, name), hint: "it joins again by itself", anew: true})
 		if err != nil {
 			return err
 		}

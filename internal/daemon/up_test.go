@@ -68,6 +68,35 @@ func TestUpStartsAgainOnTheSameFolder(t *testing.T) {
 	}
 }
 
+func TestUpStartsThoughTheIdentitiesOfItsRolesAreDamaged(t *testing.T) {
+	data := folder(t)
+	r := run(t, up(nil), data)
+	r.waitFor(upLine)
+	if err := r.stop(); err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(data, "*", "*", "identity.pem"))
+	if err != nil || len(files) != 3 {
+		t.Fatalf("there are %v, %v", files, err)
+	}
+	for _, f := range append(files, filepath.Join(data, "control", "identity.key")) {
+		if err := os.WriteFile(f, []byte("noise"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	again := run(t, up(nil), data)
+	at := again.waitFor(upLine)
+	if n := strings.Count(again.out.String(), "the identity cannot be read, another is made"); n != 4 {
+		t.Errorf("it is said %d times:\n%s", n, again.out)
+	}
+	if code, body := get(t, "http://"+at[4]+"/readyz"); code != 200 {
+		t.Errorf("readyz answers %d: %s", code, body)
+	}
+	if code, out, errs := fairlead(t, data, "hosts"); code != 0 || !strings.Contains(out, " yes ") {
+		t.Errorf("exit %d\n%s%s", code, out, errs)
+	}
+}
+
 func TestASecondUpOnTheSameFolderIsToldWhoHasIt(t *testing.T) {
 	data := folder(t)
 	run(t, up(nil), data).waitFor(upLine)

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -33,6 +34,12 @@ func ForRole(role Role) KeystoreOption {
 	return func(k *Keystore) { k.role = role }
 }
 
+// PutAside has damaged files put aside, and told of, as if the role had not
+// joined: for one that is given an identity anew without a person.
+func PutAside(tell func(error)) KeystoreOption {
+	return func(k *Keystore) { k.aside = tell }
+}
+
 // Keystore is what a joined role has on disk, in a folder of its own: its key
 // (made once, kept through renewals), and in one file, replaced as a whole,
 // its certificate followed by the authority's. It is safe for concurrent use
@@ -40,7 +47,8 @@ func ForRole(role Role) KeystoreOption {
 type Keystore struct {
 	dir      string
 	now      func() time.Time
-	role     Role // any when empty
+	role     Role        // any when empty
+	aside    func(error) // nil has damaged files refused
 	sessions sessions
 
 	mu      sync.Mutex
@@ -64,7 +72,13 @@ func OpenKeystore(dir string, opts ...KeystoreOption) (*Keystore, error) {
 	for _, o := range opts {
 		o(k)
 	}
-	if err := k.load(); err != nil {
+	err := k.load()
+	if d := new(damagedFile); k.aside != nil && errors.As(err, d) {
+		k.aside(fmt.Errorf("%s is damaged (%w): it and what goes with it were put aside as *%s", d.path, d.error, damagedExt))
+		k.key, k.current = nil, nil
+		err = errors.Join(putAside(filepath.Join(dir, fileKey)), putAside(filepath.Join(dir, fileIdentity)))
+	}
+	if err != nil {
 		return nil, fmt.Errorf("cannot open keystore in %s: %w", dir, err)
 	}
 	return k, nil
@@ -96,9 +110,24 @@ func (k *Keystore) load() error {
 	return nil
 }
 
-func damaged(path string, err error) error {
-	return fmt.Errorf("%s is damaged (%w): restore it from a backup, or remove %s and %s and join again with a new token", path, err, fileKey, fileIdentity)
+// damagedExt ends the names of files that were put aside.
+const damagedExt = ".damaged"
+
+type damagedFile struct {
+	path string
+	error
 }
+
+func damaged(path string, err error) error { return damagedFile{path, err} }
+
+func (d damagedFile) Error() string {
+	return fmt.Sprintf("%s is damaged (%v): restore it from a backup, or remove %s and %s and join again with a new token", d.path, d.error, fileKey, fileIdentity)
+}
+
+func (d damagedFile) Unwrap() error { return d.error }
+
+// putAside renames a file, so that people can still look at it.
+func putAside(path string) error { return ignoreMissing(os.Rename(path, path+damagedExt)) }
 
 // newMaterial reads the identity file: leaf first, then the authorities.
 func newMaterial(content []byte, key *ecdsa.PrivateKey) (*material, error) {

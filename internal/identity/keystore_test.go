@@ -101,12 +101,13 @@ func TestAnAuthorityThatWasLostIsReplacedByJoiningAgain(t *testing.T) {
 	}
 }
 
-func TestADamagedKeystoreSaysWhatToDo(t *testing.T) {
-	a := newAuthority(t, time.Now)
+// damages are ways in which a keystore is no longer one.
+func damages(t *testing.T, a *Authority) map[string]func(dir string) error {
+	t.Helper()
 	write := func(name, text string) func(string) error {
 		return func(dir string) error { return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600) }
 	}
-	for name, damage := range map[string]func(dir string) error{
+	return map[string]func(dir string) error{
 		"empty key":         write(fileKey, ""),
 		"noise for key":     write(fileKey, "noise"),
 		"empty identity":    write(fileIdentity, ""),
@@ -116,7 +117,12 @@ func TestADamagedKeystoreSaysWhatToDo(t *testing.T) {
 		"key gone":          func(dir string) error { return os.Remove(filepath.Join(dir, fileKey)) },
 		"half of the file":  func(dir string) error { return os.Truncate(filepath.Join(dir, fileIdentity), 300) },
 		"authority's alone": write(fileIdentity, string(a.Bundle())),
-	} {
+	}
+}
+
+func TestADamagedKeystoreSaysWhatToDo(t *testing.T) {
+	a := newAuthority(t, time.Now)
+	for name, damage := range damages(t, a) {
 		k := newRole(t, a, Host, "h", time.Now)
 		if err := damage(k.dir); err != nil {
 			t.Fatal(err)
@@ -132,6 +138,31 @@ func TestADamagedKeystoreSaysWhatToDo(t *testing.T) {
 	}
 	if _, err := OpenKeystore(k.dir); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("used a key that others may read: %v", err)
+	}
+}
+
+func TestARoleThatIsGivenItsIdentityAnewPutsADamagedOneAside(t *testing.T) {
+	a := newAuthority(t, time.Now)
+	for name, damage := range damages(t, a) {
+		dir := newRole(t, a, Host, "h", time.Now).dir
+		if err := damage(dir); err != nil {
+			t.Fatal(err)
+		}
+		var told error
+		k, err := OpenKeystore(dir, PutAside(func(err error) { told = err }))
+		if err != nil || told == nil || !strings.Contains(told.Error(), "put aside as *.damaged") || k.Have() {
+			t.Errorf("%s: %v, told %v", name, err, told)
+			continue
+		}
+		if err := a.Issue(k, ID{TrustDomain: a.TrustDomain(), Role: Host, Name: "h"}); err != nil {
+			t.Errorf("%s: it is given no identity: %v", name, err)
+		}
+		if again, err := OpenKeystore(dir); err != nil || !again.Have() {
+			t.Errorf("%s: its new identity is not kept: %v", name, err)
+		}
+		if aside, err := filepath.Glob(filepath.Join(dir, "*"+damagedExt)); err != nil || len(aside) == 0 {
+			t.Errorf("%s: there is nothing to look at: %v, %v", name, aside, err)
+		}
 	}
 }
 
