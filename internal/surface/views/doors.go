@@ -115,23 +115,30 @@ func (s *Server) countLocked() {
 	if s.cfg.Relay {
 		return
 	}
-	n := s.open - s.relaysOpen
 	d := Doors{}
 	doors := 1
 	for _, sub := range s.relays {
-		n += int(sub.state.GetSubscribers())
 		if doors++; sub.state.GetAddress() != "" {
 			d.Relays = append(d.Relays, sub.state.GetAddress())
 		}
 	}
 	slices.Sort(d.Relays)
-	s.population.See(s.now(), n)
+	s.population.See(s.now(), s.connectedLocked())
 	d.Population = s.population.Known()
 	if grown := d.Population - s.doors.Population; grown >= 0 && grown < s.doors.Population/20 {
 		d.Population = s.doors.Population // a small change is not told each time
 	}
 	d.Share = admission.Share(d.Population, doors)
 	s.doorsLocked(d)
+}
+
+// connectedLocked is how many subscribers there are, at relays in their place.
+func (s *Server) connectedLocked() int {
+	n := s.open - s.relaysOpen
+	for _, sub := range s.relays {
+		n += int(sub.state.GetSubscribers())
+	}
+	return n
 }
 
 // Population is how many subscribers there are known to be.

@@ -50,7 +50,7 @@ func (s *Server) MayPick(of string, instances []string) routing.Pickers {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, now := s.topics[of], s.now()
-	if all := s.population.Known(); all > s.open && now-s.since < routing.Grace {
+	if all := s.population.Known(); all > s.connectedLocked() && now-s.since < routing.Grace {
 		why := fmt.Sprintf("callers that have not come back since control began to lead, of %d that there were", all)
 		return routing.Pickers{Why: why, For: s.since + routing.Grace - now}
 	}

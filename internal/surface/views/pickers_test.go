@@ -119,6 +119,21 @@ func TestUnderANewLeaderThoseWhoAreNotBackYetAreWaitedFor(t *testing.T) {
 	if got := mayPick(s); !strings.HasPrefix(got, "callers that have not come back since control began to lead, of 7") {
 		t.Errorf("at once: %s", got)
 	}
+	relay := subscribe(t, dial(), "relay-1", nil).welcome()
+	serves := func(n uint32) {
+		relay.say(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Relay{Relay: &pb.RelayState{Address: "r:1", Subscribers: n}}})
+	}
+	serves(5)
+	eventually(t, "a relay is back, with five", func() bool { return s.Doors().Relays != nil })
+	if got := mayPick(s); !strings.HasPrefix(got, "callers that have not come back") {
+		t.Errorf("with six: %s", got)
+	}
+	serves(6)
+	eventually(t, "all are back", func() bool { return mayPick(s) == "nobody" })
+	s.Remember(9)
+	if got := mayPick(s); got == "nobody" {
+		t.Error("two are missing")
+	}
 	clock.move(routing.Grace)
 	if got := mayPick(s); got != "nobody" {
 		t.Errorf("when the time has passed: %s", got)
