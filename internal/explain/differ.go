@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/fairlead-platform/fairlead/internal/saga"
@@ -49,6 +50,21 @@ func (e *explainer) differing() []string {
 		if text := e.processesAndRecord(r.Value); text != "" {
 			out = append(out, text)
 		}
+	}
+	return append(out, e.unheard()...)
+}
+
+// unheard says of each host whose word is old what of the service it ran.
+func (e *explainer) unheard() (out []string) {
+	ran := map[string]int{} // :: host → processes
+	for _, i := range e.w.Of[e.s.Service] {
+		if h := e.w.Hosts[i.Host]; e.Leading && !h.Heard() && i.State != service.InstanceExited {
+			ran[i.Host]++
+		}
+	}
+	for _, host := range slices.Sorted(maps.Keys(ran)) {
+		out = append(out, fmt.Sprintf("host %s runs %s of it, and %s: what is said of them is its last word, and callers go by what they see themselves",
+			host, plural(ran[host], "instance"), silence(e.w.Hosts[host].Silent)))
 	}
 	return out
 }

@@ -254,6 +254,19 @@ func TestAnExclusiveHandoverHoldsRequests(t *testing.T) {
 	says(t, Explain(f), "routes", "they wait for the end of slot shop-00002.0 of shop-00002 on host h1, which is starting")
 }
 
+// TestAHostThatIsNotHeardIsADifference: what it said last is not what is known.
+func TestAHostThatIsNotHeardIsADifference(t *testing.T) {
+	f := settled()
+	h := f.World.Hosts["h1"]
+	h.Connected, h.Silent = false, 16*time.Second
+	f.World.Hosts["h1"] = h
+	r := Explain(f)
+	says(t, r, "differences", "host h1 runs 1 instance of it, and it was not heard for 16s: what is said of them is its last word")
+	if strings.Contains(r.Summary, "all agree") && !strings.Contains(r.Summary, "not all agree") {
+		t.Errorf("the summary is %q", r.Summary)
+	}
+}
+
 // TestADeadGatewayHasCredits: a gateway was killed, and has a third of them.
 func TestADeadGatewayHasCredits(t *testing.T) {
 	f := settled()
