@@ -126,6 +126,10 @@ func (t *Target) byTCP(ctx context.Context, dial Dial) error {
 	return c.Close()
 }
 
+// instanceHeader names the instance that answers, where its program says so: an
+// address may have become another's.
+const instanceHeader = "Fairlead-Instance"
+
 // largest body that is read of an answer; the rest says nothing more.
 const largestBody = 4 << 10
 
@@ -152,6 +156,9 @@ func (t *Target) byHTTP(ctx context.Context, dial Dial) error {
 	}
 	if resp.StatusCode < 200 || resp.StatusCode > 399 {
 		return fmt.Errorf("it answered %s", resp.Status)
+	}
+	if who := resp.Header.Get(instanceHeader); who != "" && t.ID != "" && who != t.ID {
+		return fmt.Errorf("another instance answers there, which says that it is %q", who)
 	}
 	return nil
 }

@@ -65,6 +65,23 @@ func listener(t *testing.T) net.Listener {
 	return l
 }
 
+func TestALookThatAnotherInstanceAnswersFails(t *testing.T) {
+	var who string // is set before it is asked
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Fairlead-Instance", who) }))
+	t.Cleanup(web.Close)
+	dial := (&net.Dialer{}).DialContext
+	for _, x := range []struct {
+		who  string
+		want eligibility.Result
+	}{{"i1", eligibility.Good}, {"i2", eligibility.Failed}, {"", eligibility.Good}} {
+		who = x.who
+		target := Target{ID: "i1", Address: web.Listener.Addr().String(), Check: Check{Kind: HTTP}}
+		if l := target.look(t.Context(), dial); l.Result != x.want {
+			t.Errorf("who answers says that it is %q: %v", x.who, l)
+		}
+	}
+}
+
 func TestEachKindOfLookSaysWhatItSaw(t *testing.T) {
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
