@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -24,6 +25,10 @@ const (
 	DefaultAPI = "127.0.0.1:7700"
 	// maxSocketPath is what the kernel takes, in bytes.
 	maxSocketPath = 107
+	// dialWait is how long the API may take to take a connection.
+	dialWait = 10 * time.Second
+	// answerWait is how long an answer may take before it is said what is waited for.
+	answerWait = 10 * time.Second
 )
 
 // client is the API as a command uses it.
@@ -83,7 +88,7 @@ func (c *call) overSocket(path string) (*client, error) {
 			return dial(ctx)
 		}
 	}}
-	return newClient(transport, "http://fairlead"), nil
+	return c.newClient(transport, "http://fairlead"), nil
 }
 
 func (c *call) overTLS(address string) (*client, error) {
@@ -91,16 +96,18 @@ func (c *call) overTLS(address string) (*client, error) {
 	if err != nil {
 		return nil, &unreachableError{err}
 	}
-	probe, err := (&tls.Dialer{Config: cfg}).DialContext(c.ctx, "tcp", address)
+	probe, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: dialWait}, Config: cfg}).DialContext(c.ctx, "tcp", address)
 	if err != nil {
 		return nil, &unreachableError{fmt.Errorf("cannot reach the API at %s: %w", address, err)}
 	}
 	_ = probe.Close() // only whether it is there was asked
-	return newClient(&http.Transport{TLSClientConfig: cfg}, "https://"+address), nil
+	return c.newClient(&http.Transport{TLSClientConfig: cfg}, "https://"+address), nil
 }
 
-func newClient(t *http.Transport, base string) *client {
-	hc := &http.Client{Transport: t}
+func (c *call) newClient(t *http.Transport, base string) *client {
+	hc := &http.Client{Transport: &patient{next: t, after: answerWait, tell: func() {
+		fmt.Fprintln(c.env.Stderr, "fairlead: the API has not answered for "+answerWait.String()+" and is waited for: its process may be stopped or stuck")
+	}}}
 	return &client{
 		ServiceAPIServiceClient:   fairleadv1connect.NewServiceAPIServiceClient(hc, base),
 		DiscoveryAPIServiceClient: fairleadv1connect.NewDiscoveryAPIServiceClient(hc, base),
@@ -110,6 +117,22 @@ func newClient(t *http.Transport, base string) *client {
 		admin:                     fairleadv1connect.NewAdminAPIServiceClient(hc, base),
 		close:                     t.CloseIdleConnections,
 	}
+}
+
+// patient tells once per request that its answer is long in coming. Streams are
+// waited for in silence: they may have nothing to say.
+type patient struct {
+	next  http.RoundTripper
+	after time.Duration
+	tell  func()
+}
+
+// RoundTrip is that of http.RoundTripper.
+func (p *patient) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !strings.HasPrefix(r.Header.Get("Content-Type"), "application/connect+") {
+		defer time.AfterFunc(p.after, p.tell).Stop()
+	}
+	return p.next.RoundTrip(r)
 }
 
 // DialSocket dials a UNIX socket, by a short way where its path is too long.

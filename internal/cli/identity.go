@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -149,7 +150,7 @@ func (c *call) dialBy(folder string) (*client, error) {
 	if err := c.reach(f, address); err != nil {
 		return nil, err
 	}
-	return newClient(&http.Transport{TLSClientConfig: f.TLS("control")}, "https://"+address), nil
+	return c.newClient(&http.Transport{TLSClientConfig: f.TLS("control")}, "https://"+address), nil
 }
 
 // tlsAddress is where control is shown an identity.
@@ -163,7 +164,7 @@ func (c *call) tlsAddress() (string, error) {
 
 // reach says whether control is there at all.
 func (c *call) reach(f *credential.Folder, address string) error {
-	probe, err := (&tls.Dialer{Config: f.TLS("control")}).DialContext(c.ctx, "tcp", address)
+	probe, err := (&tls.Dialer{NetDialer: &net.Dialer{Timeout: dialWait}, Config: f.TLS("control")}).DialContext(c.ctx, "tcp", address)
 	if err != nil {
 		return &unreachableError{fmt.Errorf("cannot reach control at %s: %w", address, err)}
 	}
