@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/fairlead-platform/fairlead/internal/bucket"
+	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -114,6 +115,11 @@ func (a *API) noService(ctx context.Context, name string) error {
 	if gateway := a.orphanOf(name); gateway != "" {
 		return fault.New(fault.NotFound, fmt.Sprintf("deploy it to take it up, or end it: fairlead delete %s; `fairlead explain %s` says more", name, name),
 			"service %q is not in this store, and gateway %s serves it by a route from before", name, gateway)
+	}
+	all, _ := a.standings(name)
+	if slices.ContainsFunc(all, func(s discovery.Standing) bool { return s.Slot == "" }) { // no host runs it
+		return fault.New(fault.NotFound, fmt.Sprintf("`fairlead instances %s` and `fairlead resolve %s` show it, `fairlead explain %s/INSTANCE` says more", name, name, name),
+			"service %q is not deployed here: its instances are registered by lease, or declared as a third party's", name)
 	}
 	docs, _, err := a.Store.List(ctx, service.KindDesired)
 	if err != nil {

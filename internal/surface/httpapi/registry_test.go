@@ -197,6 +197,16 @@ func TestLeasesAndDeclarationsOfOneServiceRefuseEachOtherFromTheMomentThatTheyAr
 	})
 }
 
+func TestAServiceThatIsKnownByLeaseOrDeclarationAloneIsNotSaidToBeMissing(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.api.Discovery = one{}
+		_, err := w.services.ExplainService(w.ctx, connect.NewRequest(&fairleadv1.ExplainServiceRequest{Service: "legacy"}))
+		if err := fault.FromConnect(err); fault.CodeOf(err) != fault.NotFound || !strings.Contains(err.Error(), "not deployed here") || !strings.Contains(fault.HintOf(err), "fairlead instances legacy") {
+			t.Errorf("it is explained by %v, %s", err, fault.HintOf(err))
+		}
+	})
+}
+
 func leased(id, of string) registry.Instance {
 	return registry.Instance{ID: id, Service: of, Source: registry.Lease, Address: "10.0.0.1:1"}
 }
