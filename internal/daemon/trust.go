@@ -203,6 +203,11 @@ func (t *trust) renew(ctx context.Context) {
 		}
 		return nil, nil, err
 	}
+	for !t.keys.Have() { // who starts without waiting for it joins meanwhile
+		if !sleep(ctx, trustEvery) {
+			return
+		}
+	}
 	err := identity.Renewer{Log: t.log}.Run(ctx, t.keys, call)
 	if err != nil && ctx.Err() == nil {
 		t.log.Error("the identity is not renewed any more", "error", err)
