@@ -114,11 +114,11 @@ func (c *controlRole) merged(context.Context) (func(*fairleadv1.ReportMergedRequ
 			seen[i] = discovery.MergedOutcome{
 				Instance: o.GetInstance(), OK: o.GetOk(), Failed: o.GetFailed(), Compared: o.GetCompared(), Expected: o.GetExpected(),
 				Reporters: o.GetReporters(), Hurt: o.GetHurt(), Refusing: o.GetRefusing(),
-				Zones: witness.Parts(o, o.GetZones()), Revisions: witness.Parts(o, o.GetRevisions()),
+				Apart: witness.Apart(o),
 			}
 		}
 		r.Weighed(m.GetBytes(), min(m.GetCalls(), mostCalled*uint64(len(seen))))
-		return r.Take(m.GetNumber(), m.GetReporters(), m.GetCallers(), seen)
+		return r.Take(discovery.MergedSecond{Number: m.GetNumber(), Reports: m.GetReporters(), Callers: m.GetCallers(), Groups: witness.Groups(m.GetGroups()), Seen: seen})
 	}, nil
 }
 

@@ -88,7 +88,16 @@ type MergedOutcome struct {
 	OK, Failed, Compared      uint32
 	Expected                  uint64
 	Reporters, Hurt, Refusing uint64 // a bit of 64 for each reporter
-	Zones, Revisions          []evidence.Part
+	evidence.Apart
+}
+
+// MergedSecond is a relay's second.
+type MergedSecond struct {
+	Number  uint64
+	Reports uint32 // how many were merged into it
+	Callers []string
+	Groups  []evidence.Group
+	Seen    []MergedOutcome
 }
 
 // Relay is one stream of one relay. It is used by one goroutine at a time.
@@ -109,25 +118,24 @@ func (r *Relay) Weighed(report, calls uint64) {
 	}
 }
 
-// Take takes a second in, which so many reports were merged into, and which has
-// so named callers in it. False says that this control observes nothing now.
-func (r *Relay) Take(number uint64, reports uint32, callers []string, seen []MergedOutcome) bool {
+// Take takes a second in. False says that this control observes nothing now.
+func (r *Relay) Take(m MergedSecond) bool {
 	t := r.p.current()
 	if t == nil {
 		return false
 	}
-	rows := make([]evidence.MergedRow, len(seen))
+	rows := make([]evidence.MergedRow, len(m.Seen))
 	t.mu.Lock()
-	for i, o := range seen {
+	for i, o := range m.Seen {
 		x, _ := t.reg.Get(o.Instance) // of one that is not known the handle is 0, which is nobody's
 		rows[i] = evidence.MergedRow{Instance: x.Handle, Outcomes: eligibility.Outcomes{
 			OK: o.OK, Failed: o.Failed, Compared: o.Compared, Expected: o.Expected,
 			Reporters: eligibility.Sketch(o.Reporters), Hurt: eligibility.Sketch(o.Hurt), Refusing: eligibility.Sketch(o.Refusing),
-		}, Zones: o.Zones, Revisions: o.Revisions}
+		}, Apart: o.Apart}
 	}
 	t.mu.Unlock()
-	t.ingest.Merged(&r.r, evidence.MergedBatch{Number: number, Reports: reports, Callers: callers, Rows: rows})
-	if slices.ContainsFunc(seen, func(o MergedOutcome) bool { return o.Refusing != 0 }) {
+	t.ingest.Merged(&r.r, evidence.MergedBatch{Number: m.Number, Reports: m.Reports, Callers: m.Callers, Groups: m.Groups, Rows: rows})
+	if slices.ContainsFunc(m.Seen, func(o MergedOutcome) bool { return o.Refusing != 0 }) {
 		t.hurry()
 	}
 	return true

@@ -1,6 +1,7 @@
 package evidence
 
 import (
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -68,30 +69,31 @@ func (o *origin) say(c Caller) {
 	}
 }
 
+// named says that the caller said something of itself.
+func (o *origin) named() bool { return o.names != [kinds]label{} }
+
 // part is what callers of one name saw of an instance in a second.
 type part struct {
 	caller label // zero: of no name, and those for whom there is no place
 	eligibility.Outcomes
-	failing eligibility.Sketch // reporters most of whose results failed
 }
 
-// parts of a row by who called, all of which are the whole. At most MostCallers
-// have names: those that come first in the order of names, and nothing that they
-// saw was ever put elsewhere. So it is the same in whatever order, and by
-// whatever relays, it is put together.
+// parts of a row are what those saw most of whose results of the service failed in
+// the second, by who they are: what the others saw is never to be told apart. At
+// most MostCallers have names: those that come first in the order of names, and
+// nothing that they saw was ever put elsewhere. So it is the same in whatever
+// order, and by whatever relays, it is put together.
 type parts []part
 
-// join puts what callers of one name saw to it, and says whether there was no
-// place for somebody.
-func (ps *parts) join(c label, x eligibility.Outcomes, failing eligibility.Sketch) (crowded bool) {
+// join puts what callers of one name saw to it.
+func (ps *parts) join(c label, x eligibility.Outcomes) {
 	at := ps.find(c)
 	if at < 0 && c != (label{}) && ps.named() == MostCallers {
 		last := ps.last()
-		crowded = true
 		if before(c, (*ps)[last].caller) {
 			out := (*ps)[last]
 			(*ps)[last] = part{caller: c}
-			ps.join(label{}, out.Outcomes, out.failing)
+			ps.join(label{}, out.Outcomes)
 			at = last
 		} else {
 			c, at = label{}, ps.find(label{})
@@ -101,19 +103,7 @@ func (ps *parts) join(c label, x eligibility.Outcomes, failing eligibility.Sketc
 		at = len(*ps)
 		*ps = append(*ps, part{caller: c})
 	}
-	p := &(*ps)[at]
-	join(&p.Outcomes, x)
-	p.failing |= failing
-	return crowded
-}
-
-// room makes the first room for an instance's parts, for both kinds side by side.
-func (o *open) room() {
-	if o.parts[byZone] == nil {
-		const few = MostCallers / 2
-		all := make(parts, kinds*few)
-		o.parts = [kinds]parts{all[0:0:few], all[few : few : 2*few]}
-	}
+	join(&(*ps)[at].Outcomes, x)
 }
 
 func (ps *parts) find(c label) int {
@@ -144,10 +134,66 @@ func (ps *parts) last() (at int) {
 	return at
 }
 
-// failing has the reporter in it if most of its results failed.
-func failing(reporter uint64, n, failed uint32) (s eligibility.Sketch) {
-	if 2*failed >= n {
-		s = s.With(reporter)
+// put puts what a reporter saw to a row: told apart where most of what it saw of
+// the service failed.
+func put(row *eligibility.Outcomes, apart *[kinds]parts, from *origin, all fare, x eligibility.Outcomes) {
+	if !from.named() || !all.fails() {
+		join(row, x)
+		return
 	}
-	return s
+	for k := range kinds {
+		apart[k].join(from.names[k], x)
+	}
+}
+
+// whole is a row with its parts.
+func whole(row eligibility.Outcomes, apart *[kinds]parts) eligibility.Outcomes {
+	for i := range apart[byZone] { // by revision they are the same
+		join(&row, apart[byZone][i].Outcomes)
+	}
+	return row
+}
+
+// tally is what callers of one name saw of a service in a second, in all.
+type tally struct {
+	caller             label
+	results, failed    uint64
+	reporters, failing eligibility.Sketch // all, and those most of whose results failed
+}
+
+func tallyOf(c label, reporter uint64, f fare) tally {
+	t := tally{caller: c, results: f.n, failed: f.failed, reporters: eligibility.Sketch(0).With(reporter)}
+	if f.fails() {
+		t.failing = t.reporters
+	}
+	return t
+}
+
+func (t *tally) add(o *tally) {
+	t.results, t.failed = t.results+o.results, t.failed+o.failed
+	t.reporters, t.failing = t.reporters|o.reporters, t.failing|o.failing
+}
+
+// placed finds the one of a name among at most MostCallers, and makes it where
+// there is a place: as with parts, those have one whose names come first. It is
+// negative where there is none; crowded says that somebody has none.
+func placed[T any](all *[]T, c label, name func(T) label, made func() T) (at int, crowded bool) {
+	if at = slices.IndexFunc(*all, func(x T) bool { return name(x) == c }); at >= 0 {
+		return at, false
+	}
+	if len(*all) < MostCallers {
+		*all = append(*all, made())
+		return len(*all) - 1, false
+	}
+	last := 0
+	for i := range *all {
+		if before(name((*all)[last]), name((*all)[i])) {
+			last = i
+		}
+	}
+	if !before(c, name((*all)[last])) {
+		return -1, true
+	}
+	(*all)[last] = made()
+	return last, true
 }

@@ -86,7 +86,7 @@ func TestThousandsOfCallersZonesAreBoundedAndCounted(t *testing.T) {
 	if n := in.Discarded()[Misnamed]; n != 3 {
 		t.Errorf("%d names that cannot be one are counted", n)
 	}
-	if n := in.instances[1].row.OK; n != 3 {
+	if n := whole(in.instances[1].row, &in.instances[1].parts).OK; n != 3 {
 		t.Errorf("%d of 3 results count of those who told such names", n)
 	}
 }
@@ -117,22 +117,24 @@ func TestPartsOfARelaysRowThatAreNotTheWholeOfItAreDiscarded(t *testing.T) {
 	one := eligibility.Sketch(0).With(1)
 	x := eligibility.Outcomes{OK: 2, Failed: 1, Reporters: one}
 	part := func(caller int, o eligibility.Outcomes) Part { return Part{Caller: caller, Outcomes: o} }
-	for name, parts := range map[string][]Part{
-		"less":                    {part(1, eligibility.Outcomes{OK: 1, Failed: 1, Reporters: one})},
-		"more":                    {part(1, x), part(2, x)},
-		"wrapped around":          {part(1, eligibility.Outcomes{OK: 1<<32 - 1, Failed: 1, Reporters: one}), part(2, eligibility.Outcomes{OK: 3, Reporters: one})},
-		"other reporters":         {part(1, eligibility.Outcomes{OK: 2, Failed: 1, Reporters: one << 1})},
-		"failing who did not say": {{Caller: 1, Outcomes: x, Failing: one << 1}},
-		"too many":                append(make([]Part, MostCallers+1), part(1, x)),
-	} {
+	cases := map[string][]Part{
+		"less":            {part(1, eligibility.Outcomes{OK: 1, Failed: 1, Reporters: one})},
+		"more":            {part(1, x), part(2, x)},
+		"wrapped around":  {part(1, eligibility.Outcomes{OK: 1<<32 - 1, Failed: 1, Reporters: one}), part(2, eligibility.Outcomes{OK: 3, Reporters: one})},
+		"other reporters": {part(1, eligibility.Outcomes{OK: 2, Failed: 1, Reporters: one << 1})},
+		"too many":        append(make([]Part, MostCallers+1), part(1, x)),
+		"none by zones":   nil,
+	}
+	for name, parts := range cases {
 		in := fleet(1)
-		in.Merged(&Relay{}, MergedBatch{Number: 1, Reports: 2, Callers: []string{"a", "b"}, Rows: []MergedRow{{Instance: 1, Outcomes: x, Zones: parts}}})
+		apart := Apart{Zones: parts, Revisions: []Part{part(1, x)}}
+		in.Merged(&Relay{}, MergedBatch{Number: 1, Reports: 2, Callers: []string{"a", "b"}, Rows: []MergedRow{{Instance: 1, Outcomes: x, Apart: apart}}})
 		if rows := in.Seal().Rows; len(rows) > 0 || in.Discarded()[OutOfRange] != 1 {
 			t.Errorf("%s: %+v is sealed, discarded %v", name, rows, in.Discarded())
 		}
 	}
 	in := fleet(1) // a name that is none, and one that is not there
-	in.Merged(&Relay{}, MergedBatch{Number: 1, Reports: 2, Callers: []string{"a\x00"}, Rows: []MergedRow{{Instance: 1, Outcomes: x, Zones: []Part{part(1, x)}, Revisions: []Part{part(77, x)}}}})
+	in.Merged(&Relay{}, MergedBatch{Number: 1, Reports: 2, Callers: []string{"a\x00"}, Rows: []MergedRow{{Instance: 1, Outcomes: x, Apart: Apart{Zones: []Part{part(1, x)}, Revisions: []Part{part(77, x)}}}}})
 	if e, ok := in.Seal().row(1); !ok || e.Outcomes[0].Failed != 1 || in.Discarded()[Misnamed] != 1 {
 		t.Errorf("sealed is %+v, discarded %v", e, in.Discarded())
 	}
@@ -152,15 +154,10 @@ func FuzzCallers(f *testing.F) {
 			}})
 			sums := map[uint32]eligibility.Outcomes{}
 			for h, o := range in.instances {
-				sums[h] = o.row
-				for k := range kinds {
-					sum := eligibility.Outcomes{}
-					for i := range o.parts[k] {
-						join(&sum, o.parts[k][i].Outcomes)
-					}
-					if sum != o.row || len(o.parts[k]) > MostCallers+1 {
-						t.Fatalf("%d parts of %+v are %+v", len(o.parts[k]), o.row, sum)
-					}
+				sums[h] = whole(o.row, &o.parts)
+				byRevisions := whole(o.row, &[kinds]parts{o.parts[byRevision]})
+				if sums[h] != byRevisions || len(o.parts[byZone]) > MostCallers+1 || len(o.parts[byRevision]) > MostCallers+1 {
+					t.Fatalf("by %d zones it is %+v, by %d revisions %+v", len(o.parts[byZone]), sums[h], len(o.parts[byRevision]), byRevisions)
 				}
 			}
 			if text[0]%4 != 0 {

@@ -25,34 +25,34 @@ type group struct {
 	until  int64            // and to this one
 }
 
-// toll is a second of it. A place is an instance in a second.
+// toll is a second of it. A place is an instance at which those called most of
+// whose results failed.
 type toll struct {
-	tick                    int64
-	n, failed               uint64
-	places, failing, spared int                // those called; where most failed; of these where others called and did well
+	tick int64
+	tally
+	places, failing, spared int                // all; where most failed; of these where others called and did well
 	at                      eligibility.Sketch // instances where most failed
-	reporters, hurt         eligibility.Sketch // all, and those most of whose results somewhere failed
 }
 
 func (t *toll) add(o *toll) {
-	t.n, t.failed = t.n+o.n, t.failed+o.failed
+	t.tally.add(&o.tally)
 	t.places, t.failing, t.spared = t.places+o.places, t.failing+o.failing, t.spared+o.spared
-	t.at, t.reporters, t.hurt = t.at|o.at, t.reporters|o.reporters, t.hurt|o.hurt
+	t.at |= o.at
 }
 
-// see puts to it what the group's callers saw of an instance, of all that was
-// seen of it.
-func (g *group) see(handle uint32, p *part, all eligibility.Outcomes, now int64) {
+func (g *group) second(now int64) *toll {
 	t := &g.past[now%remembered]
 	if t.tick != now {
 		*t = toll{tick: now}
 	}
-	n := p.OK + p.Failed
-	t.n, t.failed = t.n+uint64(n), t.failed+uint64(p.Failed)
-	t.places++
-	t.reporters |= p.Reporters
-	t.hurt |= p.failing
-	if 2*p.Failed < n {
+	return t
+}
+
+// see puts to it what those of the group saw of an instance most of whose results
+// failed, of all that was seen of it.
+func (g *group) see(handle uint32, p *part, all eligibility.Outcomes, now int64) {
+	t, n := g.second(now), p.OK+p.Failed
+	if t.places++; 2*p.Failed < n {
 		return
 	}
 	t.failing++
@@ -68,13 +68,13 @@ func (g *group) see(handle uint32, p *part, all eligibility.Outcomes, now int64)
 // and at two at least, most of which others call at the same time.
 func (g *group) everywhere(now int64) bool {
 	sum := toll{}
-	for at := now; at > now-remembered && sum.n < enoughCharged; at-- {
+	for at := now; at > now-remembered && sum.results < enoughCharged; at-- {
 		if t := &g.past[(at%remembered+remembered)%remembered]; t.tick == at {
 			sum.add(t)
 		}
 	}
-	return sum.n >= enoughCharged && 2*sum.failed >= sum.n && 4*sum.failing >= 3*sum.places && 2*sum.spared >= sum.failing &&
-		sum.at.Count() >= 2 && 2*sum.hurt.Count() > sum.reporters.Count()
+	return sum.results >= enoughCharged && 2*sum.failed >= sum.results && 4*sum.failing >= 3*sum.places && 2*sum.spared >= sum.failing &&
+		sum.at.Count() >= 2 && 2*sum.tally.failing.Count() > sum.reporters.Count()
 }
 
 // charged says whether what the group's callers saw counts for nothing at now.
@@ -90,50 +90,40 @@ func (g *group) stale(now int64) bool {
 	return !g.charged(now)
 }
 
-// group of the name, made where there is a place for it: as with parts, those
-// have one whose names come first.
-func (s *service) group(k kind, c label) *group {
-	gs := s.groups[k]
-	if at := slices.IndexFunc(gs, func(g *group) bool { return g.caller == c }); at >= 0 {
-		return gs[at]
+// tell notes what callers of one name saw of a service in the second, in all.
+func (in *Ingest) tell(s *service, k kind, t tally) {
+	if t.caller == (label{}) {
+		s.unnamed[k] = in.tick
+		return
 	}
-	g := &group{caller: c}
-	if len(gs) < MostCallers {
-		s.groups[k] = append(gs, g)
-		return g
+	at, crowded := placed(&s.groups[k], t.caller, (*group).name, func() *group { return &group{caller: t.caller} })
+	if crowded {
+		in.crowded++
 	}
-	last := 0
-	for i := range gs {
-		if before(gs[last].caller, gs[i].caller) {
-			last = i
-		}
+	if at >= 0 {
+		s.groups[k][at].second(in.tick).tally.add(&t)
 	}
-	if !before(c, gs[last].caller) {
-		return nil
+	if s.called != in.tick {
+		s.called = in.tick
+		in.called = append(in.called, s)
 	}
-	gs[last] = g
-	return g
 }
 
-// account notes, for each group of a service's callers, what it saw of an
-// instance in the second.
+func (g *group) name() label { return g.caller }
+
+// account notes, for each group of a service's callers, what those of it saw of
+// an instance most of whose results failed.
 func (in *Ingest) account(o *open) {
+	if len(o.parts[byZone]) == 0 {
+		return
+	}
+	all := whole(o.row, &o.parts)
 	for k := range kinds {
 		for i := range o.parts[k] {
 			p := &o.parts[k][i]
-			switch {
-			case p.OK+p.Failed == 0:
-				continue
-			case p.caller == (label{}):
-				o.service.unnamed[k] = in.tick
-				continue
-			}
-			if g := o.service.group(k, p.caller); g != nil {
-				g.see(o.Handle, p, o.row, in.tick)
-			}
-			if o.service.called != in.tick {
-				o.service.called = in.tick
-				in.called = append(in.called, o.service)
+			at := slices.IndexFunc(o.service.groups[k], func(g *group) bool { return g.caller == p.caller })
+			if at >= 0 && p.OK+p.Failed > 0 {
+				o.service.groups[k][at].see(o.Handle, p, all, in.tick)
 			}
 		}
 	}
@@ -160,40 +150,41 @@ func (in *Ingest) charge() {
 	in.called = in.called[:0]
 }
 
-// settle leaves out of the second's row what charged callers saw fail, and says
-// what that was in all. Where a zone is charged, revisions are not: what both
-// would leave out is not known apart.
+// settle puts the second's row together, without what charged callers saw fail,
+// and says what that was in all. Where a zone is charged, revisions are not: what
+// both would leave out is not known apart.
 func (o *open) settle(now int64) (left fare) {
-	for k := range kinds {
-		if o.row.Failed == 0 || len(o.charged) > 0 {
-			break
-		}
-		rest := eligibility.Outcomes{}
-		for i := range o.parts[k] {
-			p := &o.parts[k][i]
-			if p.Failed == 0 || !o.service.charges(k, p.caller, now) {
-				join(&rest, p.Outcomes)
-				continue
-			}
-			c := eligibility.Charged{Revision: k == byRevision, Caller: p.caller.Value(), Results: p.OK + p.Failed, Failed: p.Failed}
-			o.charged = append(o.charged, c)
-			left.add(p.Outcomes)
-		}
-		if len(o.charged) > 0 {
-			o.row = rest
-		}
+	if len(o.parts[byZone]) == 0 {
+		return left
 	}
-	slices.SortFunc(o.charged, func(a, b eligibility.Charged) int { return cmp.Compare(a.Caller, b.Caller) })
+	k := byZone
+	if charged := func(p part) bool { return o.charged(byRevision, &p, now) }; !slices.ContainsFunc(o.parts[byZone], func(p part) bool { return o.charged(byZone, &p, now) }) && slices.ContainsFunc(o.parts[byRevision], charged) {
+		k = byRevision
+	}
+	for i := range o.parts[k] {
+		p := &o.parts[k][i]
+		if !o.charged(k, p, now) {
+			join(&o.row, p.Outcomes)
+			continue
+		}
+		o.out = append(o.out, eligibility.Charged{Revision: k == byRevision, Caller: p.caller.Value(), Results: p.OK + p.Failed, Failed: p.Failed})
+		left.add(p.Outcomes)
+	}
+	for k := range kinds {
+		o.parts[k] = o.parts[k][:0]
+	}
+	slices.SortFunc(o.out, func(a, b eligibility.Charged) int { return cmp.Compare(a.Caller, b.Caller) })
 	return left
+}
+
+// charged says whether a part of the row counts for nothing.
+func (o *open) charged(k kind, p *part, now int64) bool {
+	return p.Failed > 0 && slices.ContainsFunc(o.service.groups[k], func(g *group) bool { return g.caller == p.caller && g.charged(now) })
 }
 
 // others says whether the service has callers of several names, or of none too.
 func (s *service) others(k kind, now int64) bool {
 	return len(s.groups[k]) > 1 || len(s.groups[k]) > 0 && s.unnamed[k] != 0 && now-s.unnamed[k] < remembered
-}
-
-func (s *service) charges(k kind, c label, now int64) bool {
-	return slices.ContainsFunc(s.groups[k], func(g *group) bool { return g.caller == c && g.charged(now) })
 }
 
 // place is where callers of one name were refused.
@@ -219,8 +210,9 @@ func (in *Ingest) refusals() map[place]int {
 
 // refusedTo are the callers that alone were refused, if there are such.
 func (o *open) refusedTo(k kind) *part {
+	refusing := whole(o.row, &o.parts).Refusing
 	for i := range o.parts[k] {
-		if p := &o.parts[k][i]; p.Refusing != 0 && p.Refusing == o.row.Refusing && p.caller != (label{}) {
+		if p := &o.parts[k][i]; p.Refusing != 0 && p.Refusing == refusing && p.caller != (label{}) {
 			return p
 		}
 	}

@@ -57,17 +57,17 @@ type Ingest struct {
 // running before it.
 type open struct {
 	// What a row of outcomes touches comes first, so that it is little memory.
-	row     eligibility.Outcomes // of this second
+	row     eligibility.Outcomes // of this second, but for parts
 	pass    uint64               // over a batch of outcomes that named it last
 	service *service
 	early   int64        // the last tick that was sealed early: what comes then is of the next
-	parts   [kinds]parts // of row, by who called
+	parts   [kinds]parts // of those most of whose results failed: each all that they saw
 	heard   bool         // its profile has outcomes
 	dirty   bool
 	refused bool // it is among those with a refusal
 
 	Instance
-	charged  []eligibility.Charged // what is left out of row, as it is sealed
+	out      []eligibility.Charged // what is left out of row, as it is sealed
 	clean    eligibility.Outcomes  // of the clean seconds before it
 	probes   []eligibility.Probe
 	well     []uint32 // probers whose last look that was sealed was good

@@ -1,6 +1,11 @@
 package evidence
 
-import "github.com/fairlead-platform/fairlead/internal/eligibility"
+import (
+	"cmp"
+	"slices"
+
+	"github.com/fairlead-platform/fairlead/internal/eligibility"
+)
 
 // Seen is what one reporter saw of one instance in one second, by the
 // instance's identity: a relay knows no handles.
@@ -13,7 +18,15 @@ type Seen struct {
 type Merged struct {
 	Instance string
 	eligibility.Outcomes
-	Zones, Revisions []Part // each all of it, by who called
+	Apart
+}
+
+// Apart is what those saw of an instance most of whose results of its service
+// failed, by who called: each all that they saw. Well is what the others saw. It
+// is empty where there are no such.
+type Apart struct {
+	Zones, Revisions []Part
+	Well             eligibility.Outcomes
 }
 
 // Part is what callers of one name saw: the place of the name in a second's
@@ -21,13 +34,23 @@ type Merged struct {
 type Part struct {
 	Caller int
 	eligibility.Outcomes
-	Failing eligibility.Sketch // reporters most of whose results failed
+}
+
+// Group is what callers of one name, of a zone or of a revision, saw of a service
+// in all. Caller is as in a part; 0 says only that some of no name called.
+type Group struct {
+	Service            string
+	Revision           bool
+	Caller             int
+	Results, Failed    uint64
+	Reporters, Failing eligibility.Sketch // all, and those most of whose results failed
 }
 
 // MergedSecond is a relay's second.
 type MergedSecond struct {
 	Rows    []Merged // in the order in which instances were told of first
-	Callers []string // names that parts speak of
+	Groups  []Group  // by service
+	Callers []string // names that parts and groups speak of
 	Reports int      // how many there were
 }
 
@@ -48,7 +71,9 @@ type Merger struct {
 	reports   int
 	passes    uint64
 	discarded map[Reason]uint64
-	batch     map[string]fare // :: service → of the batch in hand
+	batch     map[string]fare            // :: service → of the batch in hand
+	tallies   map[string]*[kinds][]tally // :: service → of its callers in the second
+	unnamed   map[string]*[kinds]bool    // :: service → some of no name called
 }
 
 // merging is an instance's open second.
@@ -60,7 +85,7 @@ type merging struct {
 
 // NewMerger makes one that has seen nothing.
 func NewMerger(service func(instance string) (string, bool)) *Merger {
-	return &Merger{Service: service, rows: map[string]*merging{}, discarded: map[Reason]uint64{}, batch: map[string]fare{}}
+	return &Merger{Service: service, rows: map[string]*merging{}, discarded: map[Reason]uint64{}, batch: map[string]fare{}, tallies: map[string]*[kinds][]tally{}, unnamed: map[string]*[kinds]bool{}}
 }
 
 // Teller is one reporter at a relay, by its identity. It belongs to one stream
@@ -107,6 +132,13 @@ func (m *Merger) Take(t *Teller, number uint64, seen []Seen) {
 			m.batch[service] = fare{f.n + uint64(n), f.failed + uint64(failed)}
 		}
 	}
+	for service, f := range m.batch {
+		for k := range kinds {
+			if f.n > 0 {
+				m.tell(service, k, tallyOf(t.from.names[k], t.hash, f))
+			}
+		}
+	}
 	for i := range seen {
 		switch service, row, ok := m.row(&seen[i]); {
 		case !ok:
@@ -148,11 +180,26 @@ func (m *Merger) once(instance string, pass uint64) bool {
 
 func (m *Merger) add(t *Teller, instance string, all fare, row Row) {
 	if n, failed := row.capped(); n > 0 {
-		x, o := seen(t.hash, all, n, failed, row.Refused > 0), m.rows[instance]
-		join(&o.Outcomes, x)
-		for k := range kinds {
-			o.parts[k].join(t.from.names[k], x, failing(t.hash, n, failed))
+		o := m.rows[instance]
+		put(&o.Outcomes, &o.parts, &t.from, all, seen(t.hash, all, n, failed, row.Refused > 0))
+	}
+}
+
+// tell notes what callers of one name saw of a service, in all.
+func (m *Merger) tell(service string, k kind, t tally) {
+	if t.caller == (label{}) {
+		if m.unnamed[service] == nil {
+			m.unnamed[service] = &[kinds]bool{}
 		}
+		m.unnamed[service][k] = true
+		return
+	}
+	if m.tallies[service] == nil {
+		m.tallies[service] = &[kinds][]tally{}
+	}
+	all := &m.tallies[service][k]
+	if at, _ := placed(all, t.caller, func(x tally) label { return x.caller }, func() tally { return tally{caller: t.caller} }); at >= 0 {
+		(*all)[at].add(&t)
 	}
 }
 
@@ -161,26 +208,51 @@ func (m *Merger) Seal() MergedSecond {
 	out := MergedSecond{Reports: m.reports}
 	places := map[label]int{} // :: name → its place in Callers, from 1
 	for _, x := range m.order {
-		if x.OK+x.Failed == 0 {
+		well := x.Outcomes
+		if x.Outcomes = whole(well, &x.parts); x.OK+x.Failed == 0 {
 			continue
 		}
-		x.Zones, x.Revisions = out.told(x.parts[byZone], places), out.told(x.parts[byRevision], places)
+		if len(x.parts[byZone]) > 0 {
+			x.Apart = Apart{out.told(x.parts[byZone], places), out.told(x.parts[byRevision], places), well}
+		}
 		out.Rows = append(out.Rows, x.Merged)
 	}
+	for service, all := range m.tallies {
+		for k := range kinds {
+			for _, t := range all[k] {
+				out.Groups = append(out.Groups, Group{service, k == byRevision, out.place(t.caller, places), t.results, t.failed, t.reporters, t.failing})
+			}
+		}
+	}
+	for service, some := range m.unnamed {
+		for k := range kinds {
+			if some[k] && m.tallies[service] != nil {
+				out.Groups = append(out.Groups, Group{Service: service, Revision: k == byRevision})
+			}
+		}
+	}
+	slices.SortStableFunc(out.Groups, func(a, b Group) int { return cmp.Compare(a.Service, b.Service) })
 	m.rows, m.order, m.reports = map[string]*merging{}, nil, 0
+	clear(m.tallies)
+	clear(m.unnamed)
 	m.second++
 	return out
 }
 
+// place of a name, from 1; 0 is none.
+func (s *MergedSecond) place(c label, places map[label]int) int {
+	at, known := places[c]
+	if !known && c != (label{}) && len(s.Callers) < MaxCallers {
+		s.Callers = append(s.Callers, c.Value())
+		at = len(s.Callers)
+		places[c] = at
+	}
+	return at
+}
+
 func (s *MergedSecond) told(ps parts, places map[label]int) (out []Part) {
 	for _, p := range ps {
-		at, known := places[p.caller]
-		if !known && p.caller != (label{}) && len(s.Callers) < MaxCallers {
-			s.Callers = append(s.Callers, p.caller.Value())
-			at = len(s.Callers)
-			places[p.caller] = at
-		}
-		out = append(out, Part{at, p.Outcomes, p.failing})
+		out = append(out, Part{s.place(p.caller, places), p.Outcomes})
 	}
 	return out
 }
@@ -195,7 +267,7 @@ type Relay struct{ last uint64 }
 type MergedRow struct {
 	Instance uint32
 	eligibility.Outcomes
-	Zones, Revisions []Part // each all of it, or none where a relay does not tell them apart
+	Apart
 }
 
 // MergedBatch is a relay's second, by handles.
@@ -203,6 +275,7 @@ type MergedBatch struct {
 	Number  uint64
 	Reports uint32 // what so many could not have said is discarded
 	Callers []string
+	Groups  []Group
 	Rows    []MergedRow
 }
 
@@ -214,7 +287,7 @@ func (in *Ingest) Merged(r *Relay, b MergedBatch) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	switch {
-	case len(b.Rows) > MaxMerged || len(b.Callers) > MaxCallers:
+	case len(b.Rows) > MaxMerged || len(b.Groups) > MaxMerged || len(b.Callers) > MaxCallers:
 		in.discarded[TooLarge] += uint64(len(b.Rows))
 		return
 	case b.Number <= r.last:
@@ -223,6 +296,9 @@ func (in *Ingest) Merged(r *Relay, b MergedBatch) {
 	}
 	r.last = b.Number
 	names := in.names(b.Callers)
+	for i := range b.Groups {
+		in.told(&b.Groups[i], b.Reports, names)
+	}
 	for i := range b.Rows {
 		x := &b.Rows[i].Outcomes
 		o := in.instances[b.Rows[i].Instance]
@@ -231,13 +307,11 @@ func (in *Ingest) Merged(r *Relay, b MergedBatch) {
 			in.discarded[UnknownInstance]++
 		case !o.Profile.Outcomes:
 			in.discarded[Undeclared]++
-		case !possible(x, b.Reports) || !whole(x, b.Rows[i].Zones) || !whole(x, b.Rows[i].Revisions):
+		case !possible(x, b.Reports) || !b.Rows[i].Apart.possible(x):
 			in.discarded[OutOfRange]++
 		case x.OK+x.Failed > 0:
 			in.touch(o)
-			join(&o.row, *x)
-			in.apart(o, byZone, &b.Rows[i], b.Rows[i].Zones, names)
-			in.apart(o, byRevision, &b.Rows[i], b.Rows[i].Revisions, names)
+			o.merge(x, &b.Rows[i].Apart, names)
 			if x.Refusing != 0 {
 				in.refusal(o)
 			}
@@ -261,34 +335,63 @@ func (in *Ingest) names(texts []string) []label {
 	return out
 }
 
-// apart puts what a relay's reporters saw to what callers of each name saw.
-func (in *Ingest) apart(o *open, k kind, row *MergedRow, told []Part, names []label) {
-	if len(told) == 0 {
-		o.parts[k].join(label{}, row.Outcomes, 0)
+// told takes in what a relay's reporters of one name saw of a service in all. What
+// so many could not have said is discarded.
+func (in *Ingest) told(g *Group, reports uint32, names []label) {
+	t := tally{results: g.Results, failed: g.Failed, reporters: g.Reporters, failing: g.Failing}
+	if g.Caller > 0 && g.Caller < len(names) {
+		t.caller = names[g.Caller]
 	}
-	for _, p := range told {
-		c := label{}
-		if p.Caller >= 0 && p.Caller < len(names) {
-			c = names[p.Caller]
-		}
-		if o.parts[k].join(c, p.Outcomes, p.Failing) {
-			in.crowded++
+	s := in.services[g.Service]
+	switch {
+	case s == nil: // its instances are gone
+		return
+	case g.Failed > g.Results, g.Results > Cap*MaxRows*uint64(reports), g.Failing&^g.Reporters != 0, uint64(g.Reporters.Count()) > uint64(reports):
+		in.discarded[OutOfRange]++
+		return
+	}
+	k := byZone
+	if g.Revision {
+		k = byRevision
+	}
+	in.tell(s, k, t)
+}
+
+// merge puts what a relay's reporters saw to what others saw.
+func (o *open) merge(x *eligibility.Outcomes, apart *Apart, names []label) {
+	if len(apart.Zones) == 0 {
+		join(&o.row, *x)
+		return
+	}
+	join(&o.row, apart.Well)
+	for k, told := range [kinds][]Part{apart.Zones, apart.Revisions} {
+		for _, p := range told {
+			c := label{}
+			if p.Caller > 0 && p.Caller < len(names) {
+				c = names[p.Caller]
+			}
+			o.parts[k].join(c, p.Outcomes)
 		}
 	}
 }
 
-// whole says whether the parts, if there are any, are all of the row.
-func whole(x *eligibility.Outcomes, told []Part) bool {
-	if len(told) == 0 || len(told) > MostCallers+1 {
-		return len(told) == 0
+// possible says whether the parts, if there are any, are all of the row: by zones
+// and by revisions.
+func (a *Apart) possible(x *eligibility.Outcomes) bool {
+	if len(a.Zones)+len(a.Revisions) == 0 {
+		return true
 	}
-	var ok, failed, compared, expected uint64
-	sum := eligibility.Outcomes{}
+	return a.wholly(x, a.Zones) && a.wholly(x, a.Revisions)
+}
+
+func (a *Apart) wholly(x *eligibility.Outcomes, told []Part) bool {
+	if len(told) == 0 || len(told) > MostCallers+1 {
+		return false
+	}
+	sum := a.Well
+	ok, failed, compared, expected := uint64(sum.OK), uint64(sum.Failed), uint64(sum.Compared), min(sum.Expected, x.Expected+1)
 	for _, p := range told {
-		if p.Expected > x.Expected || p.Failing&^p.Reporters != 0 || (p.Failed == 0) && p.Failing != 0 {
-			return false
-		}
-		ok, failed, compared, expected = ok+uint64(p.OK), failed+uint64(p.Failed), compared+uint64(p.Compared), expected+p.Expected
+		ok, failed, compared, expected = ok+uint64(p.OK), failed+uint64(p.Failed), compared+uint64(p.Compared), expected+min(p.Expected, x.Expected+1)
 		join(&sum, p.Outcomes)
 	}
 	return ok == uint64(x.OK) && failed == uint64(x.Failed) && compared == uint64(x.Compared) && expected == x.Expected &&

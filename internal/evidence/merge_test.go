@@ -34,9 +34,9 @@ func merger(of map[string]string) *Merger {
 // forward hands a relay's second to control.
 func forward(in *Ingest, r *Relay, m *Merger, number uint64, handles map[string]uint32) {
 	second := m.Seal()
-	b := MergedBatch{Number: number, Reports: uint32(second.Reports), Callers: second.Callers}
+	b := MergedBatch{Number: number, Reports: uint32(second.Reports), Callers: second.Callers, Groups: second.Groups}
 	for _, x := range second.Rows {
-		b.Rows = append(b.Rows, MergedRow{handles[x.Instance], x.Outcomes, x.Zones, x.Revisions})
+		b.Rows = append(b.Rows, MergedRow{handles[x.Instance], x.Outcomes, x.Apart})
 	}
 	in.Merged(r, b)
 }

@@ -50,6 +50,9 @@ func (b *batches) more(tick int64) bool {
 // fare is how many results there were of a service's instances.
 type fare struct{ n, failed uint64 }
 
+// fails says that most of the results failed.
+func (f fare) fails() bool { return f.n > 0 && 2*f.failed >= f.n }
+
 // add puts a row of outcomes to it.
 func (f *fare) add(row eligibility.Outcomes) {
 	f.n, f.failed = f.n+uint64(row.OK+row.Failed), f.failed+uint64(row.Failed)
@@ -106,6 +109,13 @@ func (in *Ingest) Outcomes(r *Reporter, b Batch) {
 			f := r.batch[o.service]
 			f.n, f.failed = f.n+uint64(n), f.failed+uint64(failed)
 			r.batch[o.service] = f
+		}
+	}
+	for s, f := range r.batch {
+		for k := range kinds {
+			if f.n > 0 {
+				in.tell(s, k, tallyOf(r.from.names[k], r.hash, f))
+			}
 		}
 	}
 	for i, x := range in.found {
@@ -176,14 +186,8 @@ func (in *Ingest) add(r *Reporter, o *open, n, failed uint32, refused bool) {
 		return
 	}
 	in.touch(o)
-	x, most := seen(r.hash, r.batch[o.service], n, failed, refused), failing(r.hash, n, failed)
-	join(&o.row, x)
-	o.room()
-	for k := range kinds {
-		if o.parts[k].join(r.from.names[k], x, most) {
-			in.crowded++
-		}
-	}
+	all := r.batch[o.service]
+	put(&o.row, &o.parts, &r.from, all, seen(r.hash, all, n, failed, refused))
 	if refused {
 		in.refusal(o)
 	}

@@ -50,7 +50,7 @@ func (in *Ingest) Seal() Tick {
 			continue
 		}
 		if o.early == in.tick { // what came after is of the next second
-			o.service.now.add(o.row)
+			o.service.now.add(whole(o.row, &o.parts))
 			held = append(held, o)
 			continue
 		}
@@ -132,10 +132,7 @@ func (o *open) seal(now int64) (e eligibility.Evidence, full bool) {
 		add(&o.clean, o.row)
 		o.row = eligibility.Outcomes{}
 	}
-	e.Charged, o.charged = o.charged, nil
-	for k := range kinds {
-		o.parts[k] = o.parts[k][:0]
-	}
+	e.Charged, o.out = o.out, nil
 	if !bad && !o.troubled() && len(e.Charged) == 0 && (now+int64(o.Handle))%cleanRun != 0 {
 		return e, false
 	}

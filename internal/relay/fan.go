@@ -102,13 +102,15 @@ func (f *fan) seal() *pb.ReportMergedRequest {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	second := f.merger.Seal()
-	m := &pb.ReportMergedRequest{Callers: second.Callers, Reporters: uint32(second.Reports), Bytes: f.bytes, Calls: f.calls}
+	m := &pb.ReportMergedRequest{Callers: second.Callers, Groups: witness.ToGroups(second.Groups), Reporters: uint32(second.Reports), Bytes: f.bytes, Calls: f.calls}
 	f.bytes, f.calls = 0, 0
 	for _, x := range second.Rows[:min(len(second.Rows), evidence.MaxMerged)] {
-		m.Rows = append(m.Rows, &pb.MergedRow{
+		row := &pb.MergedRow{
 			Instance: x.Instance, Ok: x.OK, Failed: x.Failed, Reporters: uint64(x.Reporters), Hurt: uint64(x.Hurt), Refusing: uint64(x.Refusing),
-			Compared: x.Compared, Expected: x.Expected, Zones: witness.ToParts(x.Zones), Revisions: witness.ToParts(x.Revisions),
-		})
+			Compared: x.Compared, Expected: x.Expected,
+		}
+		witness.ToApart(row, x.Apart)
+		m.Rows = append(m.Rows, row)
 	}
 	if len(m.Rows) == 0 {
 		return nil

@@ -276,8 +276,10 @@ type ReportMergedRequest struct {
 	Bytes     uint64 `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
 	// Calls are the bytes of what was asked and answered, of all rows.
 	Calls uint64 `protobuf:"varint,5,opt,name=calls,proto3" json:"calls,omitempty"`
-	// Callers are names of zones and revisions, which parts speak of.
-	Callers       []string `protobuf:"bytes,6,rep,name=callers,proto3" json:"callers,omitempty"`
+	// Callers are names of zones and revisions, which parts and groups speak of.
+	Callers []string `protobuf:"bytes,6,rep,name=callers,proto3" json:"callers,omitempty"`
+	// Groups are what callers of each zone, and of each revision, saw of a service.
+	Groups        []*MergedGroup `protobuf:"bytes,7,rep,name=groups,proto3" json:"groups,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -354,6 +356,13 @@ func (x *ReportMergedRequest) GetCallers() []string {
 	return nil
 }
 
+func (x *ReportMergedRequest) GetGroups() []*MergedGroup {
+	if x != nil {
+		return x.Groups
+	}
+	return nil
+}
+
 // MergedRow is what all reporters of a relay saw of one instance in the second:
 // of each so many results as count, and who they were by one bit of 64 each.
 // What is compared is what each reporter saw of the siblings.
@@ -371,10 +380,12 @@ type MergedRow struct {
 	// expected is how many thousandths of a failure these would have been there.
 	Compared uint32 `protobuf:"varint,7,opt,name=compared,proto3" json:"compared,omitempty"`
 	Expected uint64 `protobuf:"varint,8,opt,name=expected,proto3" json:"expected,omitempty"`
-	// Zones and revisions of the reporters: each all of the row, by who saw it.
-	// Of a relay that does not tell them apart there are none.
+	// What those saw most of whose results of the service failed in the second, by
+	// their zones, and again by their revisions; and what the others saw. All three
+	// are missing where there are no such, and of a relay that does not tell them.
 	Zones         []*MergedPart `protobuf:"bytes,9,rep,name=zones,proto3" json:"zones,omitempty"`
 	Revisions     []*MergedPart `protobuf:"bytes,10,rep,name=revisions,proto3" json:"revisions,omitempty"`
+	Well          *MergedPart   `protobuf:"bytes,11,opt,name=well,proto3" json:"well,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -479,22 +490,26 @@ func (x *MergedRow) GetRevisions() []*MergedPart {
 	return nil
 }
 
-// MergedPart is what callers of one zone, or of one revision, saw of it. One that
-// is alone is all of the row, and has no numbers but failing.
+func (x *MergedRow) GetWell() *MergedPart {
+	if x != nil {
+		return x.Well
+	}
+	return nil
+}
+
+// MergedPart is what some of a row's reporters saw.
 type MergedPart struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Caller is the place of the name in the batch's callers, from 1; 0 is of no
 	// name, and of those for whom there was no place.
-	Caller    uint32 `protobuf:"varint,1,opt,name=caller,proto3" json:"caller,omitempty"`
-	Ok        uint32 `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
-	Failed    uint32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
-	Reporters uint64 `protobuf:"fixed64,4,opt,name=reporters,proto3" json:"reporters,omitempty"`
-	Hurt      uint64 `protobuf:"fixed64,5,opt,name=hurt,proto3" json:"hurt,omitempty"`
-	Refusing  uint64 `protobuf:"fixed64,6,opt,name=refusing,proto3" json:"refusing,omitempty"`
-	Compared  uint32 `protobuf:"varint,7,opt,name=compared,proto3" json:"compared,omitempty"`
-	Expected  uint64 `protobuf:"varint,8,opt,name=expected,proto3" json:"expected,omitempty"`
-	// Failing are the reporters most of whose results failed.
-	Failing       uint64 `protobuf:"fixed64,9,opt,name=failing,proto3" json:"failing,omitempty"`
+	Caller        uint32 `protobuf:"varint,1,opt,name=caller,proto3" json:"caller,omitempty"`
+	Ok            uint32 `protobuf:"varint,2,opt,name=ok,proto3" json:"ok,omitempty"`
+	Failed        uint32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
+	Reporters     uint64 `protobuf:"fixed64,4,opt,name=reporters,proto3" json:"reporters,omitempty"`
+	Hurt          uint64 `protobuf:"fixed64,5,opt,name=hurt,proto3" json:"hurt,omitempty"`
+	Refusing      uint64 `protobuf:"fixed64,6,opt,name=refusing,proto3" json:"refusing,omitempty"`
+	Compared      uint32 `protobuf:"varint,7,opt,name=compared,proto3" json:"compared,omitempty"`
+	Expected      uint64 `protobuf:"varint,8,opt,name=expected,proto3" json:"expected,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -585,7 +600,95 @@ func (x *MergedPart) GetExpected() uint64 {
 	return 0
 }
 
-func (x *MergedPart) GetFailing() uint64 {
+// MergedGroup is what callers of one zone, or of one revision, saw of a service.
+type MergedGroup struct {
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	Service  string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
+	Revision bool                   `protobuf:"varint,2,opt,name=revision,proto3" json:"revision,omitempty"`
+	// Caller as in a part; 0 says only that some of no name called.
+	Caller  uint32 `protobuf:"varint,3,opt,name=caller,proto3" json:"caller,omitempty"`
+	Results uint64 `protobuf:"varint,4,opt,name=results,proto3" json:"results,omitempty"`
+	Failed  uint64 `protobuf:"varint,5,opt,name=failed,proto3" json:"failed,omitempty"`
+	// Reporters, and those most of whose results failed, one bit of 64 each.
+	Reporters     uint64 `protobuf:"fixed64,6,opt,name=reporters,proto3" json:"reporters,omitempty"`
+	Failing       uint64 `protobuf:"fixed64,7,opt,name=failing,proto3" json:"failing,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *MergedGroup) Reset() {
+	*x = MergedGroup{}
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *MergedGroup) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*MergedGroup) ProtoMessage() {}
+
+func (x *MergedGroup) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use MergedGroup.ProtoReflect.Descriptor instead.
+func (*MergedGroup) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{6}
+}
+
+func (x *MergedGroup) GetService() string {
+	if x != nil {
+		return x.Service
+	}
+	return ""
+}
+
+func (x *MergedGroup) GetRevision() bool {
+	if x != nil {
+		return x.Revision
+	}
+	return false
+}
+
+func (x *MergedGroup) GetCaller() uint32 {
+	if x != nil {
+		return x.Caller
+	}
+	return 0
+}
+
+func (x *MergedGroup) GetResults() uint64 {
+	if x != nil {
+		return x.Results
+	}
+	return 0
+}
+
+func (x *MergedGroup) GetFailed() uint64 {
+	if x != nil {
+		return x.Failed
+	}
+	return 0
+}
+
+func (x *MergedGroup) GetReporters() uint64 {
+	if x != nil {
+		return x.Reporters
+	}
+	return 0
+}
+
+func (x *MergedGroup) GetFailing() uint64 {
 	if x != nil {
 		return x.Failing
 	}
@@ -600,7 +703,7 @@ type ReportMergedResponse struct {
 
 func (x *ReportMergedResponse) Reset() {
 	*x = ReportMergedResponse{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -612,7 +715,7 @@ func (x *ReportMergedResponse) String() string {
 func (*ReportMergedResponse) ProtoMessage() {}
 
 func (x *ReportMergedResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[6]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -625,7 +728,7 @@ func (x *ReportMergedResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ReportMergedResponse.ProtoReflect.Descriptor instead.
 func (*ReportMergedResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{7}
 }
 
 type ProbeRequest struct {
@@ -642,7 +745,7 @@ type ProbeRequest struct {
 
 func (x *ProbeRequest) Reset() {
 	*x = ProbeRequest{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -654,7 +757,7 @@ func (x *ProbeRequest) String() string {
 func (*ProbeRequest) ProtoMessage() {}
 
 func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[7]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -667,7 +770,7 @@ func (x *ProbeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeRequest.ProtoReflect.Descriptor instead.
 func (*ProbeRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *ProbeRequest) GetMessage() isProbeRequest_Message {
@@ -740,7 +843,7 @@ type ProberHello struct {
 
 func (x *ProberHello) Reset() {
 	*x = ProberHello{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -752,7 +855,7 @@ func (x *ProberHello) String() string {
 func (*ProberHello) ProtoMessage() {}
 
 func (x *ProberHello) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[8]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -765,7 +868,7 @@ func (x *ProberHello) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProberHello.ProtoReflect.Descriptor instead.
 func (*ProberHello) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *ProberHello) GetName() string {
@@ -808,7 +911,7 @@ type ProbeLooks struct {
 
 func (x *ProbeLooks) Reset() {
 	*x = ProbeLooks{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -820,7 +923,7 @@ func (x *ProbeLooks) String() string {
 func (*ProbeLooks) ProtoMessage() {}
 
 func (x *ProbeLooks) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[9]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -833,7 +936,7 @@ func (x *ProbeLooks) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeLooks.ProtoReflect.Descriptor instead.
 func (*ProbeLooks) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *ProbeLooks) GetNumber() uint64 {
@@ -869,7 +972,7 @@ type ProbeLook struct {
 
 func (x *ProbeLook) Reset() {
 	*x = ProbeLook{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -881,7 +984,7 @@ func (x *ProbeLook) String() string {
 func (*ProbeLook) ProtoMessage() {}
 
 func (x *ProbeLook) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[10]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -894,7 +997,7 @@ func (x *ProbeLook) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeLook.ProtoReflect.Descriptor instead.
 func (*ProbeLook) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *ProbeLook) GetInstance() uint32 {
@@ -947,7 +1050,7 @@ type ProberBeat struct {
 
 func (x *ProberBeat) Reset() {
 	*x = ProberBeat{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -959,7 +1062,7 @@ func (x *ProberBeat) String() string {
 func (*ProberBeat) ProtoMessage() {}
 
 func (x *ProberBeat) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[11]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -972,7 +1075,7 @@ func (x *ProberBeat) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProberBeat.ProtoReflect.Descriptor instead.
 func (*ProberBeat) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{12}
 }
 
 type ProbeResponse struct {
@@ -989,7 +1092,7 @@ type ProbeResponse struct {
 
 func (x *ProbeResponse) Reset() {
 	*x = ProbeResponse{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1001,7 +1104,7 @@ func (x *ProbeResponse) String() string {
 func (*ProbeResponse) ProtoMessage() {}
 
 func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[12]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1014,7 +1117,7 @@ func (x *ProbeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeResponse.ProtoReflect.Descriptor instead.
 func (*ProbeResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ProbeResponse) GetMessage() isProbeResponse_Message {
@@ -1090,7 +1193,7 @@ type ProbeAssignment struct {
 
 func (x *ProbeAssignment) Reset() {
 	*x = ProbeAssignment{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[13]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1102,7 +1205,7 @@ func (x *ProbeAssignment) String() string {
 func (*ProbeAssignment) ProtoMessage() {}
 
 func (x *ProbeAssignment) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[13]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1115,7 +1218,7 @@ func (x *ProbeAssignment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeAssignment.ProtoReflect.Descriptor instead.
 func (*ProbeAssignment) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ProbeAssignment) GetEpoch() *Epoch {
@@ -1170,7 +1273,7 @@ type ProbeTarget struct {
 
 func (x *ProbeTarget) Reset() {
 	*x = ProbeTarget{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[14]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1285,7 @@ func (x *ProbeTarget) String() string {
 func (*ProbeTarget) ProtoMessage() {}
 
 func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[14]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1298,7 @@ func (x *ProbeTarget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeTarget.ProtoReflect.Descriptor instead.
 func (*ProbeTarget) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ProbeTarget) GetInstance() uint32 {
@@ -1252,7 +1355,7 @@ type ProbeCheck struct {
 
 func (x *ProbeCheck) Reset() {
 	*x = ProbeCheck{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[15]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1264,7 +1367,7 @@ func (x *ProbeCheck) String() string {
 func (*ProbeCheck) ProtoMessage() {}
 
 func (x *ProbeCheck) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[15]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1277,7 +1380,7 @@ func (x *ProbeCheck) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeCheck.ProtoReflect.Descriptor instead.
 func (*ProbeCheck) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ProbeCheck) GetKind() string {
@@ -1303,7 +1406,7 @@ type ProbeNow struct {
 
 func (x *ProbeNow) Reset() {
 	*x = ProbeNow{}
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[16]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1315,7 +1418,7 @@ func (x *ProbeNow) String() string {
 func (*ProbeNow) ProtoMessage() {}
 
 func (x *ProbeNow) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_evidence_proto_msgTypes[16]
+	mi := &file_fairlead_v1_evidence_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1328,7 +1431,7 @@ func (x *ProbeNow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ProbeNow.ProtoReflect.Descriptor instead.
 func (*ProbeNow) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_evidence_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ProbeNow) GetInstances() []uint32 {
@@ -1355,14 +1458,15 @@ const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\x06failed\x18\x03 \x01(\rR\x06failed\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\rR\arefused\x12\x14\n" +
 	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\"\x18\n" +
-	"\x16ReportOutcomesResponse\"\xbd\x01\n" +
+	"\x16ReportOutcomesResponse\"\xef\x01\n" +
 	"\x13ReportMergedRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
 	"\x04rows\x18\x02 \x03(\v2\x16.fairlead.v1.MergedRowR\x04rows\x12\x1c\n" +
 	"\treporters\x18\x03 \x01(\rR\treporters\x12\x14\n" +
 	"\x05bytes\x18\x04 \x01(\x04R\x05bytes\x12\x14\n" +
 	"\x05calls\x18\x05 \x01(\x04R\x05calls\x12\x18\n" +
-	"\acallers\x18\x06 \x03(\tR\acallers\"\xbb\x02\n" +
+	"\acallers\x18\x06 \x03(\tR\acallers\x120\n" +
+	"\x06groups\x18\a \x03(\v2\x18.fairlead.v1.MergedGroupR\x06groups\"\xe8\x02\n" +
 	"\tMergedRow\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\rR\x02ok\x12\x16\n" +
@@ -1374,7 +1478,8 @@ const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\bexpected\x18\b \x01(\x04R\bexpected\x12-\n" +
 	"\x05zones\x18\t \x03(\v2\x17.fairlead.v1.MergedPartR\x05zones\x125\n" +
 	"\trevisions\x18\n" +
-	" \x03(\v2\x17.fairlead.v1.MergedPartR\trevisions\"\xec\x01\n" +
+	" \x03(\v2\x17.fairlead.v1.MergedPartR\trevisions\x12+\n" +
+	"\x04well\x18\v \x01(\v2\x17.fairlead.v1.MergedPartR\x04well\"\xd2\x01\n" +
 	"\n" +
 	"MergedPart\x12\x16\n" +
 	"\x06caller\x18\x01 \x01(\rR\x06caller\x12\x0e\n" +
@@ -1384,8 +1489,15 @@ const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\x04hurt\x18\x05 \x01(\x06R\x04hurt\x12\x1a\n" +
 	"\brefusing\x18\x06 \x01(\x06R\brefusing\x12\x1a\n" +
 	"\bcompared\x18\a \x01(\rR\bcompared\x12\x1a\n" +
-	"\bexpected\x18\b \x01(\x04R\bexpected\x12\x18\n" +
-	"\afailing\x18\t \x01(\x06R\afailing\"\x16\n" +
+	"\bexpected\x18\b \x01(\x04R\bexpected\"\xc5\x01\n" +
+	"\vMergedGroup\x12\x18\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1a\n" +
+	"\brevision\x18\x02 \x01(\bR\brevision\x12\x16\n" +
+	"\x06caller\x18\x03 \x01(\rR\x06caller\x12\x18\n" +
+	"\aresults\x18\x04 \x01(\x04R\aresults\x12\x16\n" +
+	"\x06failed\x18\x05 \x01(\x04R\x06failed\x12\x1c\n" +
+	"\treporters\x18\x06 \x01(\x06R\treporters\x12\x18\n" +
+	"\afailing\x18\a \x01(\x06R\afailing\"\x16\n" +
 	"\x14ReportMergedResponse\"\xab\x01\n" +
 	"\fProbeRequest\x120\n" +
 	"\x05hello\x18\x01 \x01(\v2\x18.fairlead.v1.ProberHelloH\x00R\x05hello\x12/\n" +
@@ -1461,7 +1573,7 @@ func file_fairlead_v1_evidence_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_evidence_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_v1_evidence_proto_msgTypes = make([]protoimpl.MessageInfo, 17)
+var file_fairlead_v1_evidence_proto_msgTypes = make([]protoimpl.MessageInfo, 18)
 var file_fairlead_v1_evidence_proto_goTypes = []any{
 	(ProbeResult)(0),               // 0: fairlead.v1.ProbeResult
 	(*ReportOutcomesRequest)(nil),  // 1: fairlead.v1.ReportOutcomesRequest
@@ -1470,49 +1582,52 @@ var file_fairlead_v1_evidence_proto_goTypes = []any{
 	(*ReportMergedRequest)(nil),    // 4: fairlead.v1.ReportMergedRequest
 	(*MergedRow)(nil),              // 5: fairlead.v1.MergedRow
 	(*MergedPart)(nil),             // 6: fairlead.v1.MergedPart
-	(*ReportMergedResponse)(nil),   // 7: fairlead.v1.ReportMergedResponse
-	(*ProbeRequest)(nil),           // 8: fairlead.v1.ProbeRequest
-	(*ProberHello)(nil),            // 9: fairlead.v1.ProberHello
-	(*ProbeLooks)(nil),             // 10: fairlead.v1.ProbeLooks
-	(*ProbeLook)(nil),              // 11: fairlead.v1.ProbeLook
-	(*ProberBeat)(nil),             // 12: fairlead.v1.ProberBeat
-	(*ProbeResponse)(nil),          // 13: fairlead.v1.ProbeResponse
-	(*ProbeAssignment)(nil),        // 14: fairlead.v1.ProbeAssignment
-	(*ProbeTarget)(nil),            // 15: fairlead.v1.ProbeTarget
-	(*ProbeCheck)(nil),             // 16: fairlead.v1.ProbeCheck
-	(*ProbeNow)(nil),               // 17: fairlead.v1.ProbeNow
-	(*Epoch)(nil),                  // 18: fairlead.v1.Epoch
-	(*durationpb.Duration)(nil),    // 19: google.protobuf.Duration
+	(*MergedGroup)(nil),            // 7: fairlead.v1.MergedGroup
+	(*ReportMergedResponse)(nil),   // 8: fairlead.v1.ReportMergedResponse
+	(*ProbeRequest)(nil),           // 9: fairlead.v1.ProbeRequest
+	(*ProberHello)(nil),            // 10: fairlead.v1.ProberHello
+	(*ProbeLooks)(nil),             // 11: fairlead.v1.ProbeLooks
+	(*ProbeLook)(nil),              // 12: fairlead.v1.ProbeLook
+	(*ProberBeat)(nil),             // 13: fairlead.v1.ProberBeat
+	(*ProbeResponse)(nil),          // 14: fairlead.v1.ProbeResponse
+	(*ProbeAssignment)(nil),        // 15: fairlead.v1.ProbeAssignment
+	(*ProbeTarget)(nil),            // 16: fairlead.v1.ProbeTarget
+	(*ProbeCheck)(nil),             // 17: fairlead.v1.ProbeCheck
+	(*ProbeNow)(nil),               // 18: fairlead.v1.ProbeNow
+	(*Epoch)(nil),                  // 19: fairlead.v1.Epoch
+	(*durationpb.Duration)(nil),    // 20: google.protobuf.Duration
 }
 var file_fairlead_v1_evidence_proto_depIdxs = []int32{
 	2,  // 0: fairlead.v1.ReportOutcomesRequest.rows:type_name -> fairlead.v1.OutcomeRow
 	5,  // 1: fairlead.v1.ReportMergedRequest.rows:type_name -> fairlead.v1.MergedRow
-	6,  // 2: fairlead.v1.MergedRow.zones:type_name -> fairlead.v1.MergedPart
-	6,  // 3: fairlead.v1.MergedRow.revisions:type_name -> fairlead.v1.MergedPart
-	9,  // 4: fairlead.v1.ProbeRequest.hello:type_name -> fairlead.v1.ProberHello
-	10, // 5: fairlead.v1.ProbeRequest.looks:type_name -> fairlead.v1.ProbeLooks
-	12, // 6: fairlead.v1.ProbeRequest.beat:type_name -> fairlead.v1.ProberBeat
-	18, // 7: fairlead.v1.ProberHello.epoch:type_name -> fairlead.v1.Epoch
-	11, // 8: fairlead.v1.ProbeLooks.looks:type_name -> fairlead.v1.ProbeLook
-	0,  // 9: fairlead.v1.ProbeLook.result:type_name -> fairlead.v1.ProbeResult
-	14, // 10: fairlead.v1.ProbeResponse.assignment:type_name -> fairlead.v1.ProbeAssignment
-	17, // 11: fairlead.v1.ProbeResponse.now:type_name -> fairlead.v1.ProbeNow
-	12, // 12: fairlead.v1.ProbeResponse.beat:type_name -> fairlead.v1.ProberBeat
-	18, // 13: fairlead.v1.ProbeAssignment.epoch:type_name -> fairlead.v1.Epoch
-	15, // 14: fairlead.v1.ProbeAssignment.targets:type_name -> fairlead.v1.ProbeTarget
-	16, // 15: fairlead.v1.ProbeTarget.check:type_name -> fairlead.v1.ProbeCheck
-	19, // 16: fairlead.v1.ProbeTarget.interval:type_name -> google.protobuf.Duration
-	1,  // 17: fairlead.v1.EvidenceService.ReportOutcomes:input_type -> fairlead.v1.ReportOutcomesRequest
-	4,  // 18: fairlead.v1.EvidenceService.ReportMerged:input_type -> fairlead.v1.ReportMergedRequest
-	8,  // 19: fairlead.v1.ProbeService.Probe:input_type -> fairlead.v1.ProbeRequest
-	3,  // 20: fairlead.v1.EvidenceService.ReportOutcomes:output_type -> fairlead.v1.ReportOutcomesResponse
-	7,  // 21: fairlead.v1.EvidenceService.ReportMerged:output_type -> fairlead.v1.ReportMergedResponse
-	13, // 22: fairlead.v1.ProbeService.Probe:output_type -> fairlead.v1.ProbeResponse
-	20, // [20:23] is the sub-list for method output_type
-	17, // [17:20] is the sub-list for method input_type
-	17, // [17:17] is the sub-list for extension type_name
-	17, // [17:17] is the sub-list for extension extendee
-	0,  // [0:17] is the sub-list for field type_name
+	7,  // 2: fairlead.v1.ReportMergedRequest.groups:type_name -> fairlead.v1.MergedGroup
+	6,  // 3: fairlead.v1.MergedRow.zones:type_name -> fairlead.v1.MergedPart
+	6,  // 4: fairlead.v1.MergedRow.revisions:type_name -> fairlead.v1.MergedPart
+	6,  // 5: fairlead.v1.MergedRow.well:type_name -> fairlead.v1.MergedPart
+	10, // 6: fairlead.v1.ProbeRequest.hello:type_name -> fairlead.v1.ProberHello
+	11, // 7: fairlead.v1.ProbeRequest.looks:type_name -> fairlead.v1.ProbeLooks
+	13, // 8: fairlead.v1.ProbeRequest.beat:type_name -> fairlead.v1.ProberBeat
+	19, // 9: fairlead.v1.ProberHello.epoch:type_name -> fairlead.v1.Epoch
+	12, // 10: fairlead.v1.ProbeLooks.looks:type_name -> fairlead.v1.ProbeLook
+	0,  // 11: fairlead.v1.ProbeLook.result:type_name -> fairlead.v1.ProbeResult
+	15, // 12: fairlead.v1.ProbeResponse.assignment:type_name -> fairlead.v1.ProbeAssignment
+	18, // 13: fairlead.v1.ProbeResponse.now:type_name -> fairlead.v1.ProbeNow
+	13, // 14: fairlead.v1.ProbeResponse.beat:type_name -> fairlead.v1.ProberBeat
+	19, // 15: fairlead.v1.ProbeAssignment.epoch:type_name -> fairlead.v1.Epoch
+	16, // 16: fairlead.v1.ProbeAssignment.targets:type_name -> fairlead.v1.ProbeTarget
+	17, // 17: fairlead.v1.ProbeTarget.check:type_name -> fairlead.v1.ProbeCheck
+	20, // 18: fairlead.v1.ProbeTarget.interval:type_name -> google.protobuf.Duration
+	1,  // 19: fairlead.v1.EvidenceService.ReportOutcomes:input_type -> fairlead.v1.ReportOutcomesRequest
+	4,  // 20: fairlead.v1.EvidenceService.ReportMerged:input_type -> fairlead.v1.ReportMergedRequest
+	9,  // 21: fairlead.v1.ProbeService.Probe:input_type -> fairlead.v1.ProbeRequest
+	3,  // 22: fairlead.v1.EvidenceService.ReportOutcomes:output_type -> fairlead.v1.ReportOutcomesResponse
+	8,  // 23: fairlead.v1.EvidenceService.ReportMerged:output_type -> fairlead.v1.ReportMergedResponse
+	14, // 24: fairlead.v1.ProbeService.Probe:output_type -> fairlead.v1.ProbeResponse
+	22, // [22:25] is the sub-list for method output_type
+	19, // [19:22] is the sub-list for method input_type
+	19, // [19:19] is the sub-list for extension type_name
+	19, // [19:19] is the sub-list for extension extendee
+	0,  // [0:19] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_evidence_proto_init() }
@@ -1521,12 +1636,12 @@ func file_fairlead_v1_evidence_proto_init() {
 		return
 	}
 	file_fairlead_v1_common_proto_init()
-	file_fairlead_v1_evidence_proto_msgTypes[7].OneofWrappers = []any{
+	file_fairlead_v1_evidence_proto_msgTypes[8].OneofWrappers = []any{
 		(*ProbeRequest_Hello)(nil),
 		(*ProbeRequest_Looks)(nil),
 		(*ProbeRequest_Beat)(nil),
 	}
-	file_fairlead_v1_evidence_proto_msgTypes[12].OneofWrappers = []any{
+	file_fairlead_v1_evidence_proto_msgTypes[13].OneofWrappers = []any{
 		(*ProbeResponse_Assignment)(nil),
 		(*ProbeResponse_Now)(nil),
 		(*ProbeResponse_Beat)(nil),
@@ -1537,7 +1652,7 @@ func file_fairlead_v1_evidence_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_evidence_proto_rawDesc), len(file_fairlead_v1_evidence_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   17,
+			NumMessages:   18,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

@@ -11,19 +11,24 @@ import (
 )
 
 func TestWhatCallersOfEachZoneSawComesAcrossTheWire(t *testing.T) {
-	row := &pb.MergedRow{Ok: 7, Failed: 3, Compared: 9, Expected: 4000, Reporters: 7, Hurt: 3, Refusing: 1}
-	whole := eligibility.Outcomes{OK: 7, Failed: 3, Compared: 9, Expected: 4000, Reporters: 7, Hurt: 3, Refusing: 1}
 	some := eligibility.Outcomes{OK: 5, Failed: 3, Compared: 8, Expected: 3000, Reporters: 3, Hurt: 3, Refusing: 1}
-	for name, parts := range map[string][]evidence.Part{
-		"untold":       nil,
-		"one zone":     {{Caller: 1, Outcomes: whole, Failing: 1}},
-		"two and none": {{Caller: 1, Outcomes: some, Failing: 1}, {Caller: 2, Outcomes: eligibility.Outcomes{OK: 1, Reporters: 4}}, {Outcomes: eligibility.Outcomes{OK: 1, Compared: 1, Expected: 1000, Reporters: 4}}},
+	for name, apart := range map[string]evidence.Apart{
+		"nothing is told apart": {},
+		"two zones and others": {
+			Zones:     []evidence.Part{{Caller: 1, Outcomes: some}, {Outcomes: eligibility.Outcomes{Failed: 1, Reporters: 4}}},
+			Revisions: []evidence.Part{{Caller: 2, Outcomes: some}}, Well: eligibility.Outcomes{OK: 1, Compared: 1, Expected: 1000, Reporters: 4},
+		},
 	} {
-		if d := cmp.Diff(parts, Parts(row, ToParts(parts))); d != "" {
+		row := &pb.MergedRow{}
+		if ToApart(row, apart); name == "nothing is told apart" && row.GetWell() != nil {
+			t.Errorf("it costs %v", row)
+		}
+		if d := cmp.Diff(apart, Apart(row)); d != "" {
 			t.Errorf("%s (-sent +read): %s", name, d)
 		}
 	}
-	if alone := ToParts([]evidence.Part{{Caller: 1, Outcomes: whole}}); alone[0].GetOk() != 0 || alone[0].GetReporters() != 0 {
-		t.Errorf("one part alone repeats the row: %v", alone)
+	groups := []evidence.Group{{Service: "s", Revision: true, Caller: 3, Results: 9, Failed: 2, Reporters: 7, Failing: 1}, {Service: "s"}}
+	if d := cmp.Diff(groups, Groups(ToGroups(groups))); d != "" {
+		t.Errorf("groups (-sent +read): %s", d)
 	}
 }
