@@ -32,6 +32,7 @@ import (
 func (c *controlRole) assemble() {
 	c.hosts = attach.New(attach.Config{
 		PeerName: peerName, Logger: c.p.log.With("part", "attach"), Artifacts: c.artifact,
+		Relays: func() []string { return c.views.Doors().Relays },
 		Admit: func(ctx context.Context, h service.Host, kept view.Epoch) (view.Epoch, error) {
 			return c.leader.AdmitHost(ctx, h, kept)
 		},

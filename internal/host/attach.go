@@ -100,6 +100,7 @@ func (h *Host) greet(stream controlStream) error {
 	if m.GetWelcome() == nil {
 		return errors.New("control gave no welcome")
 	}
+	h.takeRelays(m.GetWelcome().GetRelays())
 	if err := h.admit(wire.Epoch(m.GetWelcome().GetEpoch())); err != nil {
 		return fmt.Errorf("cannot follow this leader: %w", err)
 	}
@@ -199,6 +200,8 @@ func (s *session) receive(deaf *time.Timer) error {
 			if err := s.h.takeGateways(m.GetGateways()); err != nil {
 				return err
 			}
+		case m.GetBeat() != nil:
+			s.h.takeRelays(m.GetBeat().GetRelays())
 		case m.GetLog() != nil:
 			s.logs.take(m.GetLog())
 		case m.GetRefusal() != nil:

@@ -60,6 +60,7 @@ const (
 	dirArtifacts = "artifacts"
 	fileFence    = "fence.json"
 	fileGateways = "gateways.json"
+	fileRelays   = "relays.json"
 	fileBallast  = "ballast"
 	fileMarker   = "marker.json"
 	fileEndings  = "endings.json"

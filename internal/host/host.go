@@ -26,6 +26,7 @@ type Host struct {
 	boot      string
 	session   string // of this process, told to control and gateways
 	leader    atomic.Pointer[grpc.ClientConn]
+	relays    atomic.Pointer[[]string] // as control told them last; nil: it never did
 	departure departure
 
 	fenceMu sync.Mutex
@@ -110,6 +111,7 @@ func (h *Host) load() error {
 	if h.gateways, err = h.loadGateways(); err != nil {
 		return err
 	}
+	h.loadRelays()
 	for _, r := range slots {
 		h.slots[r.Assignment.Slot] = newSlot(r)
 	}

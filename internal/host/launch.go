@@ -49,8 +49,8 @@ func (h *Host) environment(r record, home, tmp string) map[string]string {
 	if !h.lent.none() {
 		env[envIdentity] = r.Folder + "/" + dirIdentity
 	}
-	if len(h.cfg.Plane) > 0 {
-		env[envPlane] = strings.Join(h.cfg.Plane, ",")
+	if plane := h.plane(r.ID); len(plane) > 0 {
+		env[envPlane] = strings.Join(plane, ",")
 	}
 	if url := h.words.url(); url != "" {
 		env[envSelfURL], env[envSelfKey] = url, h.words.token(r.ID)

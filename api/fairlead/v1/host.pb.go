@@ -858,7 +858,10 @@ func (x *CommandResult) GetCode() string {
 type HostBeat struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Room of the host; only in what the host says.
-	Room          *HostRoom `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
+	Room *HostRoom `protobuf:"bytes,1,opt,name=room,proto3" json:"room,omitempty"`
+	// Relays that serve views now, by address; only in what control says. None
+	// says nothing: those told before stand.
+	Relays        []string `protobuf:"bytes,2,rep,name=relays,proto3" json:"relays,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -896,6 +899,13 @@ func (*HostBeat) Descriptor() ([]byte, []int) {
 func (x *HostBeat) GetRoom() *HostRoom {
 	if x != nil {
 		return x.Room
+	}
+	return nil
+}
+
+func (x *HostBeat) GetRelays() []string {
+	if x != nil {
+		return x.Relays
 	}
 	return nil
 }
@@ -1047,8 +1057,10 @@ func (*AttachResponse_Beat) isAttachResponse_Message() {}
 func (*AttachResponse_Refusal) isAttachResponse_Message() {}
 
 type HostWelcome struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Epoch         *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Epoch *Epoch                 `protobuf:"bytes,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
+	// Relays as in HostBeat.
+	Relays        []string `protobuf:"bytes,2,rep,name=relays,proto3" json:"relays,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1086,6 +1098,13 @@ func (*HostWelcome) Descriptor() ([]byte, []int) {
 func (x *HostWelcome) GetEpoch() *Epoch {
 	if x != nil {
 		return x.Epoch
+	}
+	return nil
+}
+
+func (x *HostWelcome) GetRelays() []string {
+	if x != nil {
+		return x.Relays
 	}
 	return nil
 }
@@ -2059,9 +2078,10 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\rCommandResult\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05error\x18\x02 \x01(\tR\x05error\x12\x12\n" +
-	"\x04code\x18\x03 \x01(\tR\x04code\"5\n" +
+	"\x04code\x18\x03 \x01(\tR\x04code\"M\n" +
 	"\bHostBeat\x12)\n" +
-	"\x04room\x18\x01 \x01(\v2\x15.fairlead.v1.HostRoomR\x04room\"\xcd\x02\n" +
+	"\x04room\x18\x01 \x01(\v2\x15.fairlead.v1.HostRoomR\x04room\x12\x16\n" +
+	"\x06relays\x18\x02 \x03(\tR\x06relays\"\xcd\x02\n" +
 	"\x0eAttachResponse\x124\n" +
 	"\awelcome\x18\x01 \x01(\v2\x18.fairlead.v1.HostWelcomeH\x00R\awelcome\x124\n" +
 	"\acommand\x18\x02 \x01(\v2\x18.fairlead.v1.HostCommandH\x00R\acommand\x126\n" +
@@ -2069,9 +2089,10 @@ const file_fairlead_v1_host_proto_rawDesc = "" +
 	"\x03log\x18\x04 \x01(\v2\x15.fairlead.v1.LogOrderH\x00R\x03log\x12+\n" +
 	"\x04beat\x18\x05 \x01(\v2\x15.fairlead.v1.HostBeatH\x00R\x04beat\x124\n" +
 	"\arefusal\x18\x06 \x01(\v2\x18.fairlead.v1.HostRefusalH\x00R\arefusalB\t\n" +
-	"\amessage\"7\n" +
+	"\amessage\"O\n" +
 	"\vHostWelcome\x12(\n" +
-	"\x05epoch\x18\x01 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\"=\n" +
+	"\x05epoch\x18\x01 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\x12\x16\n" +
+	"\x06relays\x18\x02 \x03(\tR\x06relays\"=\n" +
 	"\vHostRefusal\x12\x16\n" +
 	"\x06reason\x18\x01 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06leader\x18\x02 \x01(\tR\x06leader\"p\n" +

@@ -43,6 +43,8 @@ type Config struct {
 	Admit func(ctx context.Context, h service.Host, kept view.Epoch) (view.Epoch, error)
 	// Artifacts opens an artifact by digest; nil means that there are none.
 	Artifacts func(ctx context.Context, digest string) (io.ReadCloser, error)
+	// Relays that serve views now, of which hosts tell what they start; nil is none.
+	Relays func() []string
 	// Logger; nil means none.
 	Logger *slog.Logger
 	// Now is a clock with a monotonic reading; nil means time.Now.

@@ -63,7 +63,7 @@ func (s *Server) Attach(st stream) error {
 		s.log.Warn("a host is refused", "name", h.Name, "error", err)
 		return st.Send(refusal(err.Error()))
 	}
-	if err := st.Send(&pb.AttachResponse{Message: &pb.AttachResponse_Welcome{Welcome: &pb.HostWelcome{Epoch: wire.EpochProto(epoch)}}}); err != nil {
+	if err := st.Send(&pb.AttachResponse{Message: &pb.AttachResponse_Welcome{Welcome: &pb.HostWelcome{Epoch: wire.EpochProto(epoch), Relays: s.relays()}}}); err != nil {
 		return err
 	}
 	c := s.join(h, hello, turn)
@@ -73,7 +73,7 @@ func (s *Server) Attach(st stream) error {
 	defer s.leave(c)
 	received := make(chan error, 1)
 	go func() { received <- s.receive(st, c) }() // ends with the stream, which ends when this handler returns
-	return send(st, c, received)
+	return s.send(st, c, received)
 }
 
 func refusal(reason string) *pb.AttachResponse {
@@ -111,9 +111,16 @@ func (s *Server) admit(ctx context.Context, h service.Host, kept view.Epoch) (vi
 	return epoch, turn, err
 }
 
+func (s *Server) relays() []string {
+	if s.cfg.Relays == nil {
+		return nil
+	}
+	return s.cfg.Relays()
+}
+
 // send is the stream's one sender. It returns when the receiver has, or when
 // the stream is to end.
-func send(st stream, c *conn, received <-chan error) error {
+func (s *Server) send(st stream, c *conn, received <-chan error) error {
 	beat := time.NewTicker(beatEvery)
 	defer beat.Stop()
 	for {
@@ -123,7 +130,7 @@ func send(st stream, c *conn, received <-chan error) error {
 		select {
 		case m = <-c.out:
 		case <-beat.C:
-			m = &pb.AttachResponse{Message: &pb.AttachResponse_Beat{Beat: &pb.HostBeat{}}}
+			m = &pb.AttachResponse{Message: &pb.AttachResponse_Beat{Beat: &pb.HostBeat{Relays: s.relays()}}}
 		case err := <-received:
 			return err
 		case <-c.gone:
