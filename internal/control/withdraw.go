@@ -32,7 +32,10 @@ func (nobodyCalls) Withdraw(string, []string) {}
 
 func (nobodyCalls) MayPick(string, []string) routing.Pickers { return routing.Pickers{} }
 
-const withdrawLook = 50 * time.Millisecond
+const (
+	withdrawLook = 50 * time.Millisecond
+	manyCallers  = 2000 // of whom all are looked at each time
+)
 
 // stopWithdrawn is stopLeaving once callers pick none of what is to stop, or have
 // had their time. A nil run is not interrupted meanwhile.
@@ -63,14 +66,23 @@ func (j *job) leaveCallers(ctx context.Context, r *saga.Run, all []service.Insta
 	}
 	stop := service.StopWait{Instances: ids, Reason: reason, Until: time.Now().Add(routing.Grace)}
 	defer j.stops.end(j.service, ids[0])
+	var next time.Time // look: much else wakes this wait
 	err := j.await(ctx, r, routing.Grace, func() (bool, time.Duration, error) {
+		if left := time.Until(next); left > 0 {
+			return false, left, nil
+		}
 		j.c.cfg.Callers.Withdraw(j.service, ids) // again, as a plane that has not begun does not hear it
 		stop.For = j.c.cfg.Callers.MayPick(j.service, ids)
 		if stop.For.Nobody() {
 			return true, 0, nil
 		}
 		j.stops.set(j.service, stop)
-		return false, withdrawLook, nil
+		look := withdrawLook
+		if stop.For.Among > manyCallers {
+			look *= 5
+		}
+		next = time.Now().Add(look)
+		return false, look, nil
 	})
 	if !errors.Is(err, errDeadline) {
 		return err

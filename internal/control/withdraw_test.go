@@ -40,7 +40,7 @@ func (p *pickers) MayPick(_ string, instances []string) (out routing.Pickers) {
 	case !slices.Contains(p.told, instances[0]):
 		out.Why = "the view, which names it still"
 	default:
-		out.Add(1, "service/web")
+		out.Add(1, func() string { return "service/web" })
 	}
 	return out
 }

@@ -52,7 +52,7 @@ func (c *caller) MayPick(_ string, instances []string) (p routing.Pickers) {
 		}
 	}
 	for _, who := range c.lacks {
-		p.Add(1, who)
+		p.Add(1, func() string { return who })
 	}
 	return p
 }

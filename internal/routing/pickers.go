@@ -29,6 +29,8 @@ type Pickers struct {
 	// Callers are how many they are; Named are some of them.
 	Callers int
 	Named   []string
+	// Among are how many were looked at: to look takes its time.
+	Among int
 	// For is for how long yet they count, at most; zero where Why is not for ever.
 	For time.Duration
 }
@@ -36,13 +38,14 @@ type Pickers struct {
 // Nobody says that there are none.
 func (p Pickers) Nobody() bool { return p.Why == "" && p.Callers == 0 }
 
-// Add counts n callers in, under a name.
-func (p *Pickers) Add(n int, who string) {
+// Add counts n callers in, and names them while few are named: there may be
+// thousands.
+func (p *Pickers) Add(n int, who func() string) {
 	if n <= 0 {
 		return
 	}
 	if p.Callers += n; len(p.Named) < MostNamed {
-		p.Named = append(p.Named, who)
+		p.Named = append(p.Named, who())
 	}
 }
 

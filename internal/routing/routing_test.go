@@ -78,17 +78,17 @@ func TestThoseWhoAreWaitedForAreCountedAndSomeAreNamed(t *testing.T) {
 	if !p.Nobody() || p.Text() != "nobody" {
 		t.Errorf("at first %q", p.Text())
 	}
-	p.Add(1, "service/web")
-	p.Add(0, "service/none")
+	p.Add(1, func() string { return "service/web" })
+	p.Add(0, func() string { return "service/none" })
 	if p.Nobody() || p.Text() != "1 caller (service/web)" {
 		t.Errorf("then %q", p.Text())
 	}
-	p.Add(40, "40 at relay/r1")
+	p.Add(40, func() string { return "40 at relay/r1" })
 	if p.Text() != "41 callers (service/web, 40 at relay/r1)" {
 		t.Errorf("then %q", p.Text())
 	}
 	for range 9 {
-		p.Add(1, "caller/x")
+		p.Add(1, func() string { return "caller/x" })
 	}
 	if p.Text() != "50 callers (service/web, 40 at relay/r1, caller/x, caller/x, caller/x, …)" {
 		t.Errorf("in the end %q", p.Text())

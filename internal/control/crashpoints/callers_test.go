@@ -118,7 +118,7 @@ func (b *publisher) MayPick(_ string, instances []string) (out routing.Pickers) 
 		out.For = left
 		for _, p := range b.c.all {
 			if told := p.held.Told(); told == nil || told.Version.Against(since.View.Version) == view.Older {
-				out.Add(1, p.name)
+				out.Add(1, func() string { return p.name })
 			}
 		}
 	}

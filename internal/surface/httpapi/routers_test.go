@@ -18,8 +18,8 @@ func TestAStopThatWaitsForCallersNamesThemAndWhenItGoesOn(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		w.must(&fairleadv1.DeployRequest{Service: "hello"})
 		stop := service.StopWait{Instances: []string{"i1", "i2"}, Reason: "the service is deleted", Until: time.Date(2026, 1, 2, 12, 3, 10, 0, time.UTC)}
-		stop.For.Add(1, "service/payments")
-		stop.For.Add(2, "2 at relay/r1")
+		stop.For.Add(1, func() string { return "service/payments" })
+		stop.For.Add(2, func() string { return "2 at relay/r1" })
 		w.stops = []service.StopWait{stop}
 		const want = "the stop of 2 instances (the service is deleted) waits for 3 callers (service/payments, 2 at relay/r1); it goes on at 12:03:10"
 		if got := w.status().Stops; !slices.Equal(got, []string{want}) {

@@ -78,19 +78,18 @@ func (s *Server) MayPick(of string, instances []string) routing.Pickers {
 
 // lacking are those who may pick by a view from before a number.
 func (t *topic) lacking(n budget.Number, now time.Duration) (p routing.Pickers) {
+	p.Among = t.holders.count
 	for h := range t.holders.all() {
 		switch before := budget.NumberOf(h.applied).Before(n); {
 		case h.sub.role == roleGateway:
 		case h.sub.relays():
 			if before && t.newest != nil {
-				p.Add(1, h.sub.who()+" itself")
+				p.Add(1, func() string { return h.sub.who() + " itself" })
 			}
 			behind := h.tally.subscribers - h.tally.reached(n)
-			if behind > 0 {
-				p.Add(behind, fmt.Sprintf("%d at %s", behind, h.sub.who()))
-			}
+			p.Add(behind, func() string { return fmt.Sprintf("%d at %s", behind, h.sub.who()) })
 		case before && (t.newest != nil || !h.applied.Zero()):
-			p.Add(1, h.sub.who())
+			p.Add(1, h.sub.who)
 		}
 	}
 	for _, d := range t.departed {
@@ -98,9 +97,9 @@ func (t *topic) lacking(n budget.Number, now time.Duration) (p routing.Pickers) 
 			continue
 		}
 		if behind := d.tally.subscribers - d.tally.reached(n); behind > 0 {
-			p.Add(behind, fmt.Sprintf("%d at %s, which left", behind, d.who))
+			p.Add(behind, func() string { return fmt.Sprintf("%d at %s, which left", behind, d.who) })
 		} else if d.tally.subscribers == 0 && d.applied != (budget.Number{}) && d.applied.Before(n) {
-			p.Add(1, d.who+", which left")
+			p.Add(1, func() string { return d.who + ", which left" })
 		}
 	}
 	return p
