@@ -1,6 +1,7 @@
 package resolver
 
 import (
+	"slices"
 	"sort"
 
 	"github.com/fairlead-platform/fairlead/view"
@@ -93,6 +94,7 @@ const (
 	optRequireVerified
 	optPreferVerified
 	optRetry
+	optTag
 )
 
 // Exclude leaves one instance out, by its identity: it was tried already.
@@ -112,6 +114,11 @@ func Instance(id string) Option { return Option{optInstance, id} }
 
 // Revision picks among the instances of one revision, by its name.
 func Revision(name string) Option { return Option{optRevision, name} }
+
+// Tag picks among the instances of the revisions that a tag of the service's route
+// names, e.g. "canary". Where there is no such tag nothing matches, and so it is
+// with a configured fallback.
+func Tag(name string) Option { return Option{optTag, name} }
 
 // RequireVerified picks among those whose health somebody has seen: an
 // endpoint whose runtime supplies no signal, or whose verdict is unknown, does
@@ -135,6 +142,8 @@ func Verified(e view.Endpoint) bool {
 type filter struct {
 	options  []Option
 	verified bool // required, or preferred and not yet given up
+	tagged   []string
+	byTag    bool // of tagged only
 }
 
 func (f *filter) takes(m *member) bool {
@@ -144,6 +153,9 @@ func (f *filter) takes(m *member) bool {
 			o.kind == optInstance && m.ID != o.value, o.kind == optRevision && m.Revision != o.value:
 			return false
 		}
+	}
+	if f.byTag && !slices.Contains(f.tagged, m.Revision) {
+		return false
 	}
 	return !f.verified || Verified(*m.Endpoint)
 }
@@ -196,6 +208,12 @@ func (p *pool) pickBy(t *table, options []Option) (*member, *PickError) {
 			required, f.verified = true, true
 		case optPreferVerified:
 			f.verified = true
+		case optTag: // of two tags, what both name
+			named := t.view.Tagged(options[i].value)
+			if f.byTag {
+				named = both(f.tagged, named)
+			}
+			f.tagged, f.byTag = named, true
 		case optRetry:
 			retry = true
 		}
@@ -212,6 +230,11 @@ func (p *pool) pickBy(t *table, options []Option) (*member, *PickError) {
 		return nil, p.refusals.budget
 	}
 	return m, nil
+}
+
+// both are the names in a and b.
+func both(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return !slices.Contains(b, s) })
 }
 
 // find a member by its identity; nil where it is not in rotation.

@@ -79,6 +79,8 @@ type Service struct {
 	// AnyZone has callers pick from all zones alike; else they prefer their own.
 	// Like Callers it is in no digest, which holders of earlier programs compute too.
 	AnyZone bool `json:"anyZone,omitempty"`
+	// Tags of the service's route, by name. Like Callers they are in no digest.
+	Tags []Tag `json:"tags,omitempty"`
 	// Endpoints by ID, and Marks by group and zone, each sorted.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	Marks     []ZoneMark `json:"marks,omitempty"`

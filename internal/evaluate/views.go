@@ -78,12 +78,15 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 	return out
 }
 
-// tell puts into a view what its service's policy says to callers.
-func (s *service) tell(v *view.Service) { v.Callers, v.AnyZone = s.callers, s.anyZone }
+// tell puts into a view what its service's policy and its route's tags say to
+// callers.
+func (s *service) tell(v *view.Service) {
+	v.Callers, v.AnyZone, v.Tags = s.callers, s.anyZone, s.tags
+}
 
 // told says whether a view says that.
 func (s *service) told(v *view.Service) bool {
-	return v.AnyZone == s.anyZone && slices.Equal(v.Callers, s.callers)
+	return v.AnyZone == s.anyZone && slices.Equal(v.Callers, s.callers) && view.EqualTags(v.Tags, s.tags)
 }
 
 // issue gives a view the next number.
@@ -167,9 +170,10 @@ type service struct {
 	terms     *eligibility.Terms
 	assembler view.Assembler
 	route     view.Route
-	routed    bool          // the route was set: it is the plane's word
-	callers   []string      // that its policy allows; none is everyone
-	anyZone   bool          // its policy has callers pick from any zone
+	routed    bool     // the route was set: it is the plane's word
+	callers   []string // that its policy allows; none is everyone
+	anyZone   bool     // its policy has callers pick from any zone
+	tags      []view.Tag
 	instances []*instance   // by identity, once gathered
 	members   []view.Member // likewise
 	moved     bool          // instances came or left, or all are read otherwise

@@ -27,6 +27,9 @@ func ChangeProto(c view.Change, welcome view.Epoch) *pb.ViewChange {
 		})
 	}
 	p.Marks = marksProto(c.Marks)
+	for _, t := range c.Tags {
+		p.Tags = append(p.Tags, &pb.RouteTag{Name: t.Name, Revisions: t.Revisions})
+	}
 	return p
 }
 
@@ -63,6 +66,9 @@ func Change(p *pb.ViewChange, region string, e view.Epoch) (view.Change, error) 
 		c.Marks = append(c.Marks, view.ZoneMark{
 			Group: m.GetGroup(), Zone: m.GetZone(), DegradedConfidence: m.GetDegradedConfidence(), Counted: int(m.GetCounted()), In: int(m.GetIn()),
 		})
+	}
+	for _, t := range p.GetTags() {
+		c.Tags = append(c.Tags, view.Tag{Name: t.GetName(), Revisions: t.GetRevisions()})
 	}
 	if len(p.GetDigest()) != 16 {
 		return view.Change{}, fmt.Errorf("cannot read the change to %s of %s: its digest has %d bytes", c.To, c.Service, len(p.GetDigest()))

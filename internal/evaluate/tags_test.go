@@ -1,0 +1,47 @@
+package evaluate
+
+import (
+	"testing"
+
+	"github.com/fairlead-platform/fairlead/internal/registry"
+	"github.com/fairlead-platform/fairlead/view"
+)
+
+func TestATagThatMovesReachesTheViewThoughNoInstanceChanges(t *testing.T) {
+	p := newPlane(2, "a")
+	p.enter(registry.Instance{ID: "z-new", Service: "s", Revision: "new", Zone: "a", Address: "127.0.0.1:2", Source: registry.Host})
+	route := func(tag string) view.Route {
+		splits := []view.Split{
+			{Revision: "r", Percent: 100, Group: "r", Allowed: []string{"r"}},
+			{Revision: "new", Group: "new", Allowed: []string{"new"}},
+		}
+		splits[1].Tag = tag
+		return view.Route{Service: "s", Splits: splits}
+	}
+	publish := func() *view.Service {
+		t.Helper()
+		p.run(60, good)
+		out := p.Publish("s", true)
+		if out.View == nil {
+			t.Fatal("nothing is published")
+		}
+		return out.View
+	}
+	p.SetRoute(route(""))
+	before := publish()
+	p.SetRoute(route("canary"))
+	after := publish()
+	if got := after.Tagged("canary"); len(got) != 1 || got[0] != "new" {
+		t.Errorf("the view says of the tag %v", got)
+	}
+	if after.Version == before.Version || after.Sum != before.Sum {
+		t.Errorf("it is told as %s after %s", after.Version, before.Version)
+	}
+	if again := publish(); again.Version != after.Version {
+		t.Error("it is told twice")
+	}
+	p.SetRoute(route(""))
+	if got := publish().Tagged("canary"); got != nil {
+		t.Errorf("the tag is gone, and names %v", got)
+	}
+}
