@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -15,7 +17,7 @@ import (
 type Splitter struct {
 	Log              *slog.Logger  // of refused handshakes; slog.Default when nil
 	HandshakeTimeout time.Duration // 10 s when zero
-	InFlight         int           // handshakes at once, 512 when zero; more wait
+	InFlight         int           // handshakes at once, 512 when zero; more wait, and who says nothing for a second gives way to them
 }
 
 // Split shakes hands on one TLS listener and gives the connections of roles
@@ -57,6 +59,9 @@ type split struct {
 	running sync.WaitGroup
 
 	mu     sync.Mutex
+	quiet  []*shaking // those that may have said nothing yet, the oldest first
+	gave   int        // of those, how many gave way since it was said
+	said   time.Time
 	open   int   // halves
 	err    error // why accepting ended; set before failed is closed
 	failed chan struct{}
@@ -65,9 +70,7 @@ type split struct {
 func (s *split) accept() {
 	defer close(s.failed)
 	for {
-		select {
-		case s.slots <- struct{}{}:
-		case <-s.ctx.Done():
+		if !s.place() {
 			s.err = net.ErrClosed
 			return
 		}
@@ -76,11 +79,88 @@ func (s *split) accept() {
 			s.err = err
 			return
 		}
+		x := &shaking{Conn: conn, began: time.Now()}
+		s.mu.Lock()
+		s.quiet = append(s.quiet, x)
+		s.mu.Unlock()
 		s.running.Go(func() {
 			defer func() { <-s.slots }()
-			s.shake(conn)
+			defer s.forget(x)
+			s.shake(x)
 		})
 	}
+}
+
+// place waits for a slot; false says that it is over. Slots come free by
+// handshakes that end, or, since connections that say nothing would else keep
+// everybody out, by the oldest of those.
+func (s *split) place() bool {
+	for {
+		select {
+		case s.slots <- struct{}{}:
+			return true
+		default:
+		}
+		select {
+		case s.slots <- struct{}{}:
+			return true
+		case <-time.After(s.giveWay()):
+		case <-s.ctx.Done():
+			return false
+		}
+	}
+}
+
+// giveWay closes the oldest connection that has said nothing for so long, and
+// says when to look again.
+func (s *split) giveWay() time.Duration {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet = slices.DeleteFunc(s.quiet, func(x *shaking) bool { return x.heard.Load() })
+	if len(s.quiet) == 0 {
+		return mayBeQuiet
+	}
+	x := s.quiet[0]
+	if left := mayBeQuiet - time.Since(x.began); left > 0 {
+		return left
+	}
+	s.quiet = s.quiet[1:]
+	x.late.Store(true)
+	_ = x.Close() // its handshake ends
+	if s.gave++; time.Since(s.said) > saidAgain {
+		s.Log.Warn("connections that say nothing keep others waiting, and are closed", "closed", s.gave, "last", x.RemoteAddr().String())
+		s.gave, s.said = 0, time.Now()
+	}
+	return mayBeQuiet
+}
+
+func (s *split) forget(x *shaking) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.quiet = slices.DeleteFunc(s.quiet, func(y *shaking) bool { return x == y })
+}
+
+const (
+	// mayBeQuiet is for how long a connection may say nothing where others wait.
+	mayBeQuiet = time.Second
+	saidAgain  = 10 * time.Second
+)
+
+// shaking is a connection that notes whether anything came.
+type shaking struct {
+	net.Conn
+	began time.Time
+	heard atomic.Bool
+	late  atomic.Bool // it gave way
+}
+
+// Read is that of net.Conn.
+func (x *shaking) Read(b []byte) (int, error) {
+	n, err := x.Conn.Read(b)
+	if n > 0 && !x.heard.Load() {
+		x.heard.Store(true)
+	}
+	return n, err
 }
 
 // next accepts, and waits out what passes by itself (no file descriptor left).
@@ -100,7 +180,7 @@ func (s *split) next() (net.Conn, error) {
 	}
 }
 
-func (s *split) shake(raw net.Conn) {
+func (s *split) shake(raw *shaking) {
 	ctx, cancel := context.WithTimeout(s.ctx, s.HandshakeTimeout)
 	defer cancel()
 	conn := tls.Server(raw, s.cfg)
@@ -124,9 +204,9 @@ func (s *split) now() time.Time {
 
 // refused closes the connection. The client is told no more than an alert, so
 // the reason is logged here; a peer that just went away is of no interest.
-func (s *split) refused(raw net.Conn, err error) {
+func (s *split) refused(raw *shaking, err error) {
 	level := slog.LevelWarn
-	if s.ctx.Err() != nil || errors.Is(err, io.EOF) {
+	if s.ctx.Err() != nil || errors.Is(err, io.EOF) || raw.late.Load() {
 		level = slog.LevelDebug
 	}
 	s.Log.Log(s.ctx, level, "handshake refused", "remote", raw.RemoteAddr().String(), "error", err)

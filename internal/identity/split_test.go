@@ -112,6 +112,34 @@ func TestAHalfThatIsClosedLeavesTheOtherServing(t *testing.T) {
 	}
 }
 
+func TestConnectionsThatSayNothingKeepNobodyOut(t *testing.T) {
+	a := newAuthority(t, time.Now)
+	k := newRole(t, a, Control, "a", time.Now)
+	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
+	roles, others := Splitter{HandshakeTimeout: time.Hour, InFlight: 2}.Split(ln, k.ServerTLS(ServerOptions{}))
+	closers := []io.Closer{roles, others}
+	for range 6 {
+		closers = append(closers, must[net.Conn](t)(net.Dial("tcp", ln.Addr().String())))
+	}
+	go func() {
+		for {
+			c, err := others.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.Close() // that it came is enough
+		}
+	}()
+	for range 2 {
+		closers = append(closers, must[*tls.Conn](t)(tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true})))
+	}
+	for _, c := range closers {
+		if err := c.Close(); err != nil {
+			t.Log("closing:", err)
+		}
+	}
+}
+
 func TestHandshakesInFlightAreBoundedAndThoseWhoWaitAreServed(t *testing.T) {
 	a := newAuthority(t, time.Now)
 	k := newRole(t, a, Control, "a", time.Now)
