@@ -77,6 +77,11 @@ func testOutage(t *testing.T, lasts, every time.Duration) {
 		if got, err := r.Resolve("payments"); err != nil || !got.Connected || got.Age > 2*time.Second || len(got.View.Endpoints) != 1 {
 			t.Errorf("after its return: %+v: %v", got, err)
 		}
+		p.publish(payments(p.epoch, 3, in("d", "", 1000), in("e", "", 1000))) // the first change on the stream
+		time.Sleep(time.Second)
+		if got, err := r.Resolve("payments"); err != nil || len(got.View.Endpoints) != 2 {
+			t.Errorf("a change after its return: %+v: %v", got, err)
+		}
 	})
 }
 
