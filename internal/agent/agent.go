@@ -7,6 +7,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -33,6 +34,9 @@ type Config struct {
 	Workloads map[uint32]string
 	// Tokens of the loopback port. :: token → workload
 	Tokens map[string]string
+	// AtOnce is how many requests of one workload are answered at a time; more are
+	// refused. Zero means 256.
+	AtOnce int
 	// Metrics registry; nil registers nowhere.
 	Metrics *prometheus.Registry
 	// Now must be monotonic; nil means time.Now.
@@ -54,6 +58,7 @@ type Agent struct {
 	cfg     Config
 	picks   *picks
 	metrics metrics
+	bound   bound
 
 	mu      sync.Mutex
 	wanted  map[string]bool // :: service → subscribed to
@@ -72,7 +77,7 @@ func New(cfg Config) (*Agent, error) {
 	if cfg.Identity == nil {
 		cfg.Identity = func() string { return "" }
 	}
-	a := &Agent{cfg: cfg, wanted: map[string]bool{}}
+	a := &Agent{cfg: cfg, wanted: map[string]bool{}, bound: bound{most: cmp.Or(cfg.AtOnce, defaultAtOnce), at: map[string]int{}}}
 	a.picks = newPicks(cfg.Now)
 	a.metrics = newMetrics(a, cfg.Metrics)
 	before := cfg.Resolver.OnDisk()

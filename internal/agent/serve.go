@@ -122,6 +122,12 @@ func (a *Agent) handler(who func(*http.Request) (string, error)) http.Handler {
 			refuse(w, r, err)
 			return
 		}
+		if err := a.bound.enter(workload); err != nil {
+			a.count("any", err)
+			refuse(w, r, err)
+			return
+		}
+		defer a.bound.leave(workload)
 		mux.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), workloadKey{}, workload)))
 	})
 }
