@@ -22,6 +22,7 @@ const (
 	AlarmGuard   = "guard"         // health is disregarded somewhere: too little would have been left
 	AlarmUnseen  = "observation"   // at least half of what is to be seen is seen by nobody
 	AlarmBudget  = "withdrawals"   // callers did not hear in time that an instance is out
+	AlarmFailing = "failing"       // most requests fail, whichever instance they go to
 	AlarmCallers = "callers"       // callers of a zone or a revision fail everywhere, and others do not
 )
 
@@ -139,7 +140,7 @@ func (p *Plane) ServiceAlarms(name string) (out []Alarm) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for _, kind := range []string{AlarmLast, AlarmGuard, AlarmUnseen, AlarmCallers, AlarmBudget} {
+	for _, kind := range []string{AlarmLast, AlarmGuard, AlarmUnseen, AlarmFailing, AlarmCallers, AlarmBudget} {
 		if a, is := t.alarms[name][kind]; is {
 			out = append(out, a)
 		}

@@ -35,6 +35,7 @@ func (t *term) second(ctx context.Context) {
 	t.suspicion()
 	tick := t.ingest.Seal()
 	t.charged()
+	t.failing(tick)
 	t.sealed++
 	t.sealedAt = t.p.cfg.Now()
 	full := t.keeper.Add(tick, t.named)
