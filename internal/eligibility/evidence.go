@@ -62,8 +62,8 @@ type Outcomes struct {
 // revision, fail wherever they call, and others do well at the same instances,
 // so that it says nothing about this one.
 type Charged struct {
-	Revision        bool // Caller is one; else it is a zone
-	Caller          string
+	Revision        bool   // Caller is one; else it is a zone
+	Caller          string // or several, by commas
 	Results, Failed uint32
 }
 
@@ -84,8 +84,8 @@ type Evidence struct {
 	// Outcomes of the second, after those of the clean running before it where
 	// that was held back.
 	Outcomes []Outcomes
-	// Charged is what callers saw that counts for nothing.
-	Charged []Charged
+	// Charged is what callers saw that counts for nothing; nil is nothing.
+	Charged *Charged
 }
 
 // Facts are what the registry knows of an instance; they are no evidence.

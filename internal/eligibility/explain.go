@@ -139,7 +139,7 @@ func (s *State) callersSay(c *Terms, l *look, now int64) string {
 // chargedSays whose results were left out a moment ago, if anybody's were.
 func (o *Called) chargedSays(now int64) string {
 	x := o.Charged
-	if o.ChargedAt == 0 || now-o.ChargedAt > window {
+	if x == nil || now-x.At > window {
 		return ""
 	}
 	return fmt.Sprintf("; callers of %s fail everywhere, others do not: charged to them, %d of %d results failed in their last second here", x.Name(), x.Failed, x.Results)

@@ -236,7 +236,7 @@ func charged(e *Evidence, words []string) error {
 			return err
 		}
 	}
-	e.Charged = append(e.Charged, x)
+	e.Charged = &x
 	return nil
 }
 

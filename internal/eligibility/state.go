@@ -9,9 +9,10 @@ type State struct {
 
 	Verdict Verdict
 	Rule    Rule
-	Since   int64    // the tick of the last change of verdict or rule
 	Weight  Permille // by evidence, before the ramp
 	Ready   bool     // it was in rotation at least once: a registry fact, kept for ever
+	Step    uint8    // of the ramp
+	Since   int64    // the tick of the last change of verdict or rule
 
 	Probes   Probes
 	Self     SelfState
@@ -19,9 +20,7 @@ type State struct {
 
 	CleanSince int64 // out of rotation: from when nothing speaks against it; 0 is never
 	TrialSince int64 // when its trial began; 0 is none
-
-	Step      uint8 // of the ramp
-	StepSince int64
+	StepSince  int64 // of the ramp
 
 	Flaps      [flapsKept]int64 // ticks of the last changes by evidence, the oldest first
 	Quarantine Quarantine
@@ -70,8 +69,13 @@ type Called struct {
 	Count                     [2]uint32
 	Reporters, Hurt, Refusing [2]Sketch
 
-	Charged   Charged `json:",omitzero"` // what was left out last, of those whose it was most
-	ChargedAt int64   `json:",omitzero"` // tick of it; 0 is never
+	Charged *LastCharged `json:",omitempty"` // it is never changed; nil is never
+}
+
+// LastCharged is what was left out last, and at which tick.
+type LastCharged struct {
+	Charged
+	At int64
 }
 
 const window = 10 // seconds
@@ -93,10 +97,8 @@ func (s *State) see(c *Terms, e Evidence, now int64) {
 			s.Outcomes.see(c, o, now)
 		}
 	}
-	for _, x := range e.Charged {
-		if o := &s.Outcomes; c.Profile.Outcomes && (o.ChargedAt != now || x.Failed > o.Charged.Failed) {
-			o.Charged, o.ChargedAt = x, now
-		}
+	if e.Charged != nil && c.Profile.Outcomes {
+		s.Outcomes.Charged = &LastCharged{*e.Charged, now}
 	}
 }
 

@@ -193,7 +193,7 @@ func TestWhatIsChargedToCallersIsFoldedFromSealedTicksToTheBit(t *testing.T) {
 		if d := cmp.Diff(live, again.instances.get(row.Handle).state); d != "" {
 			t.Errorf("(-as it was, +from what is kept):\n%s", d)
 		}
-		if live.Outcomes.ChargedAt != 0 {
+		if live.Outcomes.Charged != nil {
 			charged++
 		}
 	}

@@ -41,7 +41,7 @@ func TestWhatACallerZoneThatFailsEverywhereSawIsLeftOutAndSaidApart(t *testing.T
 	for _, tick := range zones(in, 5, 11, 3, "b", "a", "b", "c") {
 		for h := range uint32(5) {
 			e, _ := tick.row(h + 1)
-			if d := cmp.Diff([]eligibility.Charged{{Caller: "b", Results: 3, Failed: 3}}, e.Charged); d != "" {
+			if d := cmp.Diff(&eligibility.Charged{Caller: "b", Results: 3, Failed: 3}, e.Charged); d != "" {
 				t.Errorf("tick %d: %s", tick.Number, d)
 			}
 			for _, o := range e.Outcomes {
@@ -164,7 +164,7 @@ func FuzzCallers(f *testing.F) {
 				continue
 			}
 			for _, row := range in.Seal().Rows {
-				for _, c := range row.Charged {
+				if c := row.Charged; c != nil {
 					if c.Failed == 0 || c.Results < c.Failed || c.Failed > sums[row.Instance].Failed || c.Caller == "" {
 						t.Fatalf("charged of %+v is %+v", sums[row.Instance], c)
 					}

@@ -3,6 +3,7 @@ package evidence
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/fairlead-platform/fairlead/internal/eligibility"
 )
@@ -161,19 +162,23 @@ func (o *open) settle(now int64) (left fare) {
 	if charged := func(p part) bool { return o.charged(byRevision, &p, now) }; !slices.ContainsFunc(o.parts[byZone], func(p part) bool { return o.charged(byZone, &p, now) }) && slices.ContainsFunc(o.parts[byRevision], charged) {
 		k = byRevision
 	}
+	var who []string
 	for i := range o.parts[k] {
 		p := &o.parts[k][i]
 		if !o.charged(k, p, now) {
 			join(&o.row, p.Outcomes)
 			continue
 		}
-		o.out = append(o.out, eligibility.Charged{Revision: k == byRevision, Caller: p.caller.Value(), Results: p.OK + p.Failed, Failed: p.Failed})
+		who = append(who, p.caller.Value())
 		left.add(p.Outcomes)
 	}
 	for k := range kinds {
 		o.parts[k] = o.parts[k][:0]
 	}
-	slices.SortFunc(o.out, func(a, b eligibility.Charged) int { return cmp.Compare(a.Caller, b.Caller) })
+	if len(who) > 0 {
+		slices.Sort(who)
+		o.out = &eligibility.Charged{Revision: k == byRevision, Caller: strings.Join(who, ", "), Results: uint32(left.n), Failed: uint32(left.failed)}
+	}
 	return left
 }
 

@@ -67,8 +67,8 @@ type open struct {
 	refused bool // it is among those with a refusal
 
 	Instance
-	out      []eligibility.Charged // what is left out of row, as it is sealed
-	clean    eligibility.Outcomes  // of the clean seconds before it
+	out      *eligibility.Charged // what is left out of row, as it is sealed
+	clean    eligibility.Outcomes // of the clean seconds before it
 	probes   []eligibility.Probe
 	well     []uint32 // probers whose last look that was sealed was good
 	self     *eligibility.Self

@@ -133,7 +133,7 @@ func (o *open) seal(now int64) (e eligibility.Evidence, full bool) {
 		o.row = eligibility.Outcomes{}
 	}
 	e.Charged, o.out = o.out, nil
-	if !bad && !o.troubled() && len(e.Charged) == 0 && (now+int64(o.Handle))%cleanRun != 0 {
+	if !bad && !o.troubled() && e.Charged == nil && (now+int64(o.Handle))%cleanRun != 0 {
 		return e, false
 	}
 	if o.clean.OK > 0 {
@@ -150,7 +150,7 @@ func (o *open) seal(now int64) (e eligibility.Evidence, full bool) {
 		e.Self, o.selfTold, o.selfAt = o.self, *o.self, now
 	}
 	o.row, o.clean, o.probes, o.self, o.dirty, o.cleanAt = eligibility.Outcomes{}, eligibility.Outcomes{}, nil, nil, false, 0
-	return e, len(e.Charged) > 0 || len(e.Outcomes) > 0 || len(e.Probes) > 0 || e.Self != nil
+	return e, e.Charged != nil || len(e.Outcomes) > 0 || len(e.Probes) > 0 || e.Self != nil
 }
 
 // troubled reports whether a look failed, or is a prober's first good one, or the

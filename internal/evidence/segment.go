@@ -84,7 +84,7 @@ func (s *Segment) Encode(w io.Writer) error {
 func (s *Segment) format() string {
 	for _, t := range s.Ticks {
 		for i := range t.Rows {
-			if len(t.Rows[i].Charged) > 0 {
+			if t.Rows[i].Charged != nil {
 				return withCharges
 			}
 		}
@@ -163,16 +163,15 @@ func appendTick(b []byte, t Tick, charges bool) []byte {
 	return b
 }
 
-func appendCharged(b []byte, all []eligibility.Charged) []byte {
-	b = binary.AppendUvarint(b, uint64(len(all)))
-	for _, c := range all {
-		b = append(b, flag(c.Revision))
-		b = binary.AppendUvarint(b, uint64(len(c.Caller)))
-		b = append(b, c.Caller...)
-		b = binary.AppendUvarint(b, uint64(c.Results))
-		b = binary.AppendUvarint(b, uint64(c.Failed))
+func appendCharged(b []byte, c *eligibility.Charged) []byte {
+	if b = append(b, flag(c != nil)); c == nil {
+		return b
 	}
-	return b
+	b = append(b, flag(c.Revision))
+	b = binary.AppendUvarint(b, uint64(len(c.Caller)))
+	b = append(b, c.Caller...)
+	b = binary.AppendUvarint(b, uint64(c.Results))
+	return binary.AppendUvarint(b, uint64(c.Failed))
 }
 
 func flag(on bool) byte {
@@ -259,12 +258,9 @@ func (d *decoder) row() TickRow {
 		}
 		r.Outcomes = append(r.Outcomes, o)
 	}
-	if d.charges {
-		for range d.count() {
-			c := eligibility.Charged{Revision: d.bytes(1)[0] == 1, Caller: string(d.bytes(d.count()))}
-			c.Results, c.Failed = uint32(d.number()), uint32(d.number())
-			r.Charged = append(r.Charged, c)
-		}
+	if d.charges && d.bytes(1)[0] == 1 {
+		r.Charged = &eligibility.Charged{Revision: d.bytes(1)[0] == 1, Caller: string(d.bytes(d.count()))}
+		r.Charged.Results, r.Charged.Failed = uint32(d.number()), uint32(d.number())
 	}
 	return r
 }
