@@ -24,8 +24,8 @@ const Scheme = "fairlead"
 // Option has targets of Scheme picked by r, each pick narrowed down by the
 // options. Without a view calls fail at once with code Unavailable and the
 // reason; those that wait for ready wait. Nothing is sent again but what grpc-go
-// itself knows that no instance has seen; a service config of the program's
-// own is not used.
+// itself knows that no instance has seen (see [WithRetries]); a service config of
+// the program's own is not used.
 //
 // Of an outcome: Unavailable, Internal, Unknown, DataLoss and DeadlineExceeded are
 // failures, any other code is an answer. What the caller cancelled says nothing.
@@ -37,6 +37,7 @@ func Option(r *resolver.Resolver, options ...resolver.Option) grpc.DialOption {
 type source struct {
 	r       *resolver.Resolver
 	options []resolver.Option
+	retries Retries
 }
 
 type builder struct{ from *source }
@@ -49,7 +50,7 @@ func (b *builder) Build(target grpcresolver.Target, cc grpcresolver.ClientConn, 
 	if service == "" || target.URL.Host != "" {
 		return nil, fmt.Errorf("cannot resolve %q: a target is fairlead:///SERVICE, with three slashes", target.URL.String())
 	}
-	config := cc.ParseServiceConfig(`{"loadBalancingConfig":[{"` + balancerName + `":{}}]}`)
+	config := cc.ParseServiceConfig(b.from.retries.config())
 	if config.Err != nil {
 		return nil, config.Err
 	}

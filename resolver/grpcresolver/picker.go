@@ -37,8 +37,14 @@ func (f failing) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 
 // Pick an endpoint whose connection is ready. One that has none yet is
 // connected to, and another is picked meanwhile.
-func (p *picker) Pick(balancer.PickInfo) (balancer.PickResult, error) {
+func (p *picker) Pick(info balancer.PickInfo) (balancer.PickResult, error) {
+	of, _ := info.Ctx.Value(callKey{}).(*call)
 	options := p.from.options[:len(p.from.options):len(p.from.options)]
+	if of != nil {
+		if again := of.again(); again != nil {
+			return p.retry(of, append(options, again...))
+		}
+	}
 	coming := false
 	var last error
 	for range mostTried {
@@ -55,7 +61,7 @@ func (p *picker) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 		case c == nil: // of a view that is told to grpc-go just now
 			coming = true
 		case c.is() == connectivity.Ready:
-			return result(c, pick), nil
+			return result(c, pick, of), nil
 		case c.is() == connectivity.TransientFailure:
 			f, _ := c.failure.Load().(failed)
 			last = f.err
@@ -67,7 +73,7 @@ func (p *picker) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 		}
 		pick.Done(resolver.Unknown)
 	}
-	if r, ok := p.anyReady(); ok {
+	if r, ok := p.anyReady(of); ok {
 		return r, nil
 	}
 	if coming {
@@ -78,7 +84,7 @@ func (p *picker) Pick(balancer.PickInfo) (balancer.PickResult, error) {
 
 // anyReady is one of the endpoints that are connected already, where those that
 // were picked are not.
-func (p *picker) anyReady() (balancer.PickResult, bool) {
+func (p *picker) anyReady(of *call) (balancer.PickResult, bool) {
 	if len(p.ready) == 0 {
 		return balancer.PickResult{}, false
 	}
@@ -91,15 +97,57 @@ func (p *picker) anyReady() (balancer.PickResult, bool) {
 		}
 		options := append(p.from.options[:len(p.from.options):len(p.from.options)], resolver.Instance(k.id))
 		if pick, err := p.from.r.Pick(p.from.service, options...); err == nil {
-			return result(c, pick), true
+			return result(c, pick, of), true
 		}
 	}
 	return balancer.PickResult{}, false
 }
 
-func result(c *connection, pick resolver.Pick) balancer.PickResult {
+// retry picks for a call that failed elsewhere, once within the budget. An
+// endpoint that is not connected is not waited for: another one is picked of those
+// that are.
+func (p *picker) retry(of *call, options []resolver.Option) (balancer.PickResult, error) {
+	pick, err := p.from.r.Pick(p.from.service, options...)
+	if err != nil { // by a status grpc-go knows that the call is not to be tried again
+		return balancer.PickResult{}, status.Errorf(codes.Unavailable, "the call failed, and is not sent again: %v", err)
+	}
+	if c := p.conns[p.from.key(&pick)]; c != nil && c.is() == connectivity.Ready {
+		return result(c, pick, of), nil
+	} else if c != nil {
+		c.sub.Connect()
+	}
+	pick.Done(resolver.Unknown)
+	if r, ok := p.readyBut(of); ok {
+		return r, nil
+	}
+	return balancer.PickResult{}, status.Errorf(codes.Unavailable, "the call failed, and no other instance of %s is connected", p.from.service)
+}
+
+// readyBut is one that is connected, and was not tried for the call.
+func (p *picker) readyBut(of *call) (balancer.PickResult, bool) {
+	tried := of.again()[1:] // without the budget: it was taken from
+	for range mostTried {
+		pick, err := p.from.r.Pick(p.from.service, append(p.from.options[:len(p.from.options):len(p.from.options)], tried...)...)
+		if err != nil {
+			return balancer.PickResult{}, false
+		}
+		if c := p.conns[p.from.key(&pick)]; c != nil && c.is() == connectivity.Ready {
+			return result(c, pick, of), true
+		}
+		tried = append(tried, pick.Exclude())
+		pick.Done(resolver.Unknown)
+	}
+	return balancer.PickResult{}, false
+}
+
+func result(c *connection, pick resolver.Pick, of *call) balancer.PickResult {
 	id := pick.ID()
-	return balancer.PickResult{SubConn: c.sub, Done: func(d balancer.DoneInfo) { pick.Done(outcome(d, id)) }}
+	return balancer.PickResult{SubConn: c.sub, Done: func(d balancer.DoneInfo) {
+		if of != nil && d.Err != nil && d.BytesSent {
+			of.failed(&pick)
+		}
+		pick.Done(outcome(d, id))
+	}}
 }
 
 // outcome of a call.
