@@ -1,6 +1,8 @@
 package cli
 
 import (
+	"bytes"
+
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
@@ -73,6 +75,9 @@ func (c *call) readFile(file, what, hint string, m proto.Message) error {
 	raw, err := yaml.YAMLToJSONStrict(text)
 	if err != nil {
 		return fault.New(fault.Invalid, hint, "it is not YAML that can be read: %w", err)
+	}
+	if !bytes.HasPrefix(raw, []byte("{")) {
+		return fault.New(fault.Invalid, hint, "it is no %s, which is fields with values: it is empty, a list or a single word", what)
 	}
 	if err := protojson.Unmarshal(raw, m); err != nil {
 		return fault.New(fault.Invalid, hint, "it is no %s: %w", what, err)
