@@ -40,7 +40,7 @@ func (o Splitter) Split(ln net.Listener, cfg *tls.Config) (roles, others net.Lis
 	if o.InFlight <= 0 {
 		o.InFlight = 512
 	}
-	s := &split{Splitter: o, ln: ln, cfg: cfg, slots: make(chan struct{}, o.InFlight), open: 2, failed: make(chan struct{})}
+	s := &split{Splitter: o, ln: ln, cfg: hearing(cfg), slots: make(chan struct{}, o.InFlight), open: 2, failed: make(chan struct{})}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.roles, s.others = newHalf(s), newHalf(s)
 	s.running.Go(s.accept)
@@ -59,7 +59,7 @@ type split struct {
 	running sync.WaitGroup
 
 	mu     sync.Mutex
-	quiet  []*shaking // those that may have said nothing yet, the oldest first
+	quiet  []*shaking // those that may not have said hello yet, the oldest first
 	gave   int        // of those, how many gave way since it was said
 	said   time.Time
 	open   int   // halves
@@ -146,21 +146,28 @@ const (
 	saidAgain  = 10 * time.Second
 )
 
-// shaking is a connection that notes whether anything came.
+// shaking is a connection whose handshake is under way.
 type shaking struct {
 	net.Conn
 	began time.Time
-	heard atomic.Bool
+	heard atomic.Bool // all of its hello; a part of one is nothing
 	late  atomic.Bool // it gave way
 }
 
-// Read is that of net.Conn.
-func (x *shaking) Read(b []byte) (int, error) {
-	n, err := x.Conn.Read(b)
-	if n > 0 && !x.heard.Load() {
-		x.heard.Store(true)
+// hearing is the configuration, by which a connection is noted whose hello came.
+func hearing(cfg *tls.Config) *tls.Config {
+	before := cfg.GetConfigForClient
+	cfg = cfg.Clone()
+	cfg.GetConfigForClient = func(hello *tls.ClientHelloInfo) (*tls.Config, error) {
+		if x, ok := hello.Conn.(*shaking); ok {
+			x.heard.Store(true)
+		}
+		if before == nil {
+			return nil, nil // the one in hand
+		}
+		return before(hello)
 	}
-	return n, err
+	return cfg
 }
 
 // next accepts, and waits out what passes by itself (no file descriptor left).

@@ -118,8 +118,12 @@ func TestConnectionsThatSayNothingKeepNobodyOut(t *testing.T) {
 	ln := must[net.Listener](t)(net.Listen("tcp", "127.0.0.1:0"))
 	roles, others := Splitter{HandshakeTimeout: time.Hour, InFlight: 2}.Split(ln, k.ServerTLS(ServerOptions{}))
 	closers := []io.Closer{roles, others}
-	for range 6 {
-		closers = append(closers, must[net.Conn](t)(net.Dial("tcp", ln.Addr().String())))
+	for i := range 6 {
+		conn := must[net.Conn](t)(net.Dial("tcp", ln.Addr().String()))
+		if i%2 == 1 { // the head of a hello, and no more
+			must[int](t)(conn.Write([]byte{0x16, 3, 1, 2, 0}))
+		}
+		closers = append(closers, conn)
 	}
 	go func() {
 		for {
