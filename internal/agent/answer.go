@@ -63,6 +63,9 @@ func optionsOf(m *fairleadv1.PickRequest) (options []resolver.Option, err error)
 	if m.GetRevision() != "" {
 		options = append(options, resolver.Revision(m.GetRevision()))
 	}
+	if m.GetTag() != "" {
+		options = append(options, resolver.Tag(m.GetTag()))
+	}
 	switch m.GetVerified() {
 	case "":
 	case "prefer":

@@ -29,10 +29,10 @@ func (a *Agent) getResolve(w http.ResponseWriter, r *http.Request) {
 	a.reply(w, "Resolve", message(resp), err)
 }
 
-// getPick is GET /v1/pick/SERVICE?wait=D&exclude=ID&revision=NAME&verified=…&retry=true.
+// getPick is GET /v1/pick/SERVICE?wait=D&exclude=ID&revision=NAME&tag=NAME&verified=…&retry=true.
 func (a *Agent) getPick(w http.ResponseWriter, r *http.Request) {
-	q, err := query(r, "wait", "exclude", "revision", "verified", "retry")
-	m := &fairleadv1.PickRequest{Service: r.PathValue("service"), Exclude: q["exclude"], Revision: q.Get("revision"), Verified: q.Get("verified")}
+	q, err := query(r, "wait", "exclude", "revision", "tag", "verified", "retry")
+	m := &fairleadv1.PickRequest{Service: r.PathValue("service"), Exclude: q["exclude"], Revision: q.Get("revision"), Tag: q.Get("tag"), Verified: q.Get("verified")}
 	if err == nil {
 		m.Wait, err = waitOf(q)
 	}

@@ -4,6 +4,8 @@ import (
 	"testing"
 
 	"github.com/fairlead-platform/fairlead/internal/registry"
+	"github.com/fairlead-platform/fairlead/resolver"
+	"github.com/fairlead-platform/fairlead/resolver/resolvertest"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -36,6 +38,17 @@ func TestATagThatMovesReachesTheViewThoughNoInstanceChanges(t *testing.T) {
 	}
 	if after.Version == before.Version || after.Sum != before.Sum {
 		t.Errorf("it is told as %s after %s", after.Version, before.Version)
+	}
+	plane := resolvertest.New(t)
+	plane.Publish(*after)
+	r := plane.Open(t, "s")
+	if err := r.Await(t.Context(), "s"); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // by the real stream and the real resolver
+		if pick, err := r.Pick("s", resolver.Tag("canary")); err != nil || pick.ID() != "z-new" {
+			t.Fatalf("by the tag %q is picked: %v", pick.ID(), err)
+		}
 	}
 	if again := publish(); again.Version != after.Version {
 		t.Error("it is told twice")

@@ -34,7 +34,9 @@ type PickRequest struct {
 	// empty is neither.
 	Verified string `protobuf:"bytes,5,opt,name=verified,proto3" json:"verified,omitempty"`
 	// Retry says that the request failed once: it is taken from the retry budget.
-	Retry         bool `protobuf:"varint,6,opt,name=retry,proto3" json:"retry,omitempty"`
+	Retry bool `protobuf:"varint,6,opt,name=retry,proto3" json:"retry,omitempty"`
+	// Tag of the service's route: picked is of the revisions that it names.
+	Tag           string `protobuf:"bytes,7,opt,name=tag,proto3" json:"tag,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -109,6 +111,13 @@ func (x *PickRequest) GetRetry() bool {
 		return x.Retry
 	}
 	return false
+}
+
+func (x *PickRequest) GetTag() string {
+	if x != nil {
+		return x.Tag
+	}
+	return ""
 }
 
 type PickResponse struct {
@@ -584,14 +593,15 @@ var File_fairlead_v1_agent_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_agent_proto_rawDesc = "" +
 	"\n" +
-	"\x17fairlead/v1/agent.proto\x12\vfairlead.v1\x1a\x19fairlead/v1/resolve.proto\x1a\x1egoogle/protobuf/duration.proto\"\xbe\x01\n" +
+	"\x17fairlead/v1/agent.proto\x12\vfairlead.v1\x1a\x19fairlead/v1/resolve.proto\x1a\x1egoogle/protobuf/duration.proto\"\xd0\x01\n" +
 	"\vPickRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12-\n" +
 	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\x12\x18\n" +
 	"\aexclude\x18\x03 \x03(\tR\aexclude\x12\x1a\n" +
 	"\brevision\x18\x04 \x01(\tR\brevision\x12\x1a\n" +
 	"\bverified\x18\x05 \x01(\tR\bverified\x12\x14\n" +
-	"\x05retry\x18\x06 \x01(\bR\x05retry\"w\n" +
+	"\x05retry\x18\x06 \x01(\bR\x05retry\x12\x10\n" +
+	"\x03tag\x18\a \x01(\tR\x03tag\"w\n" +
 	"\fPickResponse\x12\x12\n" +
 	"\x04pick\x18\x01 \x01(\tR\x04pick\x129\n" +
 	"\bendpoint\x18\x02 \x01(\v2\x1d.fairlead.v1.ResolvedEndpointR\bendpoint\x12\x18\n" +
