@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
@@ -253,15 +252,18 @@ func (j *job) moveSlot(ctx context.Context, r *saga.Run, rev service.Doc[service
 	return r.Checkpoint(ctx)
 }
 
+// untilTold is a dwell that no process reaches.
+const untilTold = 100 * 365 * 24 * time.Hour
+
 func (j *job) replaceSlot(ctx context.Context, r *saga.Run, rev service.Revision, slot service.Slot) error {
 	one := []service.Slot{slot}
 	w := j.judged(rev, rev.Round, true)
 	if n, _ := w.ready(one, j.world()); n == 1 && j.alone(rev, slot) {
 		return nil
 	}
-	// Its host has the old process beside the new one until it is told otherwise,
-	// or the new one was live for as long as all of this may take.
-	if err := j.assignFor(ctx, r, rev, one, j.c.cfg.Dwell+rev.Template.ReadyDeadline()+routing.Grace); err != nil {
+	// Its host has the old process beside the new one until it is told otherwise:
+	// it knows not who picks it still, however long nobody is heard who does.
+	if err := j.assignFor(ctx, r, rev, one, untilTold); err != nil {
 		return err
 	}
 	if err := j.awaitReady(ctx, r, one, w, rev.Template.ReadyDeadline()); err != nil {

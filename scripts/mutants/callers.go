@@ -15,7 +15,7 @@ func pickers() []mutant {
 		},
 		{
 			"a restart keeps the old process beside the new one until callers have acknowledged", scaleGo,
-			"j.assignFor(ctx, r, rev, one, j.c.cfg.Dwell+rev.Template.ReadyDeadline()+routing.Grace)", "j.assignFor(ctx, r, rev, one, j.c.cfg.Dwell+0*routing.Grace)", inControl, "TestARestartInItsSlotEndsTheOldProcessOnlyOnceCallersHaveAcknowledged",
+			"j.assignFor(ctx, r, rev, one, untilTold)", "j.assignFor(ctx, r, rev, one, j.c.cfg.Dwell+0*routing.Grace)", inControl, "TestARestartInItsSlotEndsTheOldProcessOnlyOnceCallersHaveAcknowledged",
 		},
 		{
 			"a service's worker is free while a collection waits for callers", repairGo,

@@ -11,3 +11,8 @@ func TestATeardownLeavesNoLineOfHistoryThoughAnAlarmIsOverLate(t *testing.T) {
 		run(t, parse(t, "delete | 0:report of host a#1 = late | "+then), inMemory)
 	}
 }
+
+func TestARestartWhoseControlGoesAwayInItsMiddleEndsNothingThatACallerMayPick(t *testing.T) {
+	run(t, parse(t, "restart | 0:apply instance SIM0000000002#1 = crash before | 1:watch#1 = crash before"), inMemory)
+	run(t, parse(t, "restart | 0:report of host a#2 = late | 0:apply saga hello.restart.-#3 = late"), inMemory)
+}
