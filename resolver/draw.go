@@ -8,6 +8,7 @@ type member struct {
 	*view.Endpoint // as it is in the view
 	*node
 	weight int64 // above 0
+	pull   int64 // what it draws of the picks that name nobody; 0 is nothing
 }
 
 // draw takes a member at random, each by its share of a weight, in two memory
@@ -35,7 +36,7 @@ func newDraw(members []*member, weight func(i int) float64) draw {
 	shares := make([]float64, 0, len(members)) // :: slot → its weight, then in units of the mean
 	for i, m := range members {
 		if w := weight(i); w > 0 {
-			d.slots, shares = append(d.slots, slot{m, m.node, m.weight, 0, ^uint32(0)}), append(shares, w)
+			d.slots, shares = append(d.slots, slot{m, m.node, m.pull, 0, ^uint32(0)}), append(shares, w)
 			d.total += w
 		}
 	}

@@ -142,6 +142,7 @@ func Verified(e view.Endpoint) bool {
 type filter struct {
 	options  []Option
 	verified bool // required, or preferred and not yet given up
+	names    bool // whom it takes, so that also who draws nothing does
 	tagged   []string
 	byTag    bool // of tagged only
 }
@@ -203,7 +204,9 @@ func (p *pool) pickBy(t *table, options []Option) (*member, *PickError) {
 	for i := range options {
 		switch options[i].kind {
 		case optInstance:
-			one = t.find(options[i].value)
+			one, f.names = t.find(options[i].value), true
+		case optRevision:
+			f.names = true
 		case optRequireVerified:
 			required, f.verified = true, true
 		case optPreferVerified:
@@ -213,7 +216,7 @@ func (p *pool) pickBy(t *table, options []Option) (*member, *PickError) {
 			if f.byTag {
 				named = both(f.tagged, named)
 			}
-			f.tagged, f.byTag = named, true
+			f.tagged, f.byTag, f.names = named, true, true
 		case optRetry:
 			retry = true
 		}
@@ -253,7 +256,7 @@ func (t *table) pickFiltered(f *filter, one *member) *member {
 		return one
 	}
 	for range draws {
-		if m := t.pick(); f.takes(m) {
+		if m := t.pick(); m != nil && f.takes(m) {
 			return m
 		}
 	}

@@ -43,7 +43,7 @@ func newPool(service string, cfg *Config, clock func() time.Duration, stirred fu
 	if addresses := cfg.Fallback[service]; len(addresses) > 0 {
 		for _, a := range addresses {
 			p.members = append(p.members, &member{
-				&view.Endpoint{Address: a, Weight: view.FullWeight, Verdict: view.Unknown, HealthUnknown: true}, &node{}, view.FullWeight,
+				&view.Endpoint{Address: a, Weight: view.FullWeight, Verdict: view.Unknown, HealthUnknown: true}, &node{}, view.FullWeight, view.FullWeight,
 			})
 		}
 		t := newTable(nil, p.members, "")
@@ -130,6 +130,7 @@ func (p *pool) keep(v *view.Service) []*member {
 	for _, m := range before {
 		p.leave(m.node)
 	}
+	setPulls(v, out)
 	return out
 }
 

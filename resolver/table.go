@@ -88,11 +88,14 @@ func weigh(v *view.Service, members []*member) *zones {
 	z := &zones{members: members, of: make([]int, len(members))}
 	at := 0
 	for i, m := range members {
+		if m.pull == 0 {
+			continue // it draws nothing, wherever it stands
+		}
 		if at == len(z.all) || z.all[at].name != m.Zone {
 			at = z.index(m.Zone)
 		}
 		z.of[i] = at
-		z.all[at].weight += float64(m.weight)
+		z.all[at].weight += float64(m.pull)
 	}
 	for i := range z.all {
 		if z.all[i].counts = !markedZone(v, z.all[i].name); z.all[i].counts {
@@ -132,10 +135,10 @@ func (z *zones) index(name string) int {
 
 // weight of a member where its zone counts.
 func (z *zones) weight(i int) float64 {
-	if !z.all[z.of[i]].counts {
+	if z.members[i].pull == 0 || !z.all[z.of[i]].counts {
 		return 0
 	}
-	return float64(z.members[i].weight)
+	return float64(z.members[i].pull)
 }
 
 // surplus is the part of a zone's weight that it has above the share of each.
@@ -176,24 +179,29 @@ func (t *table) pick() *member {
 }
 
 // search looks through all members for those that the filter takes: those that
-// are not set aside first, and among these one at random by weight; nil where
-// there is none. A nil filter takes all.
+// are not set aside first, and among these one at random by what it draws, or by
+// its weight where the filter names it; nil where there is none. A nil filter takes
+// all that draw.
 func (t *table) search(f *filter) *member {
 	var found, aside *member
 	var weight, weightAside uint64
 	for _, m := range t.members {
-		if f != nil && !f.takes(m) {
+		pull := uint64(m.pull)
+		if f != nil && f.names {
+			pull = uint64(m.weight)
+		}
+		if pull == 0 || f != nil && !f.takes(m) {
 			continue
 		}
 		if m.out.Load() {
-			weightAside += uint64(m.weight)
-			if rand.Uint64N(weightAside) < uint64(m.weight) {
+			weightAside += pull
+			if rand.Uint64N(weightAside) < pull {
 				aside = m
 			}
 			continue
 		}
-		weight += uint64(m.weight)
-		if rand.Uint64N(weight) < uint64(m.weight) {
+		weight += pull
+		if rand.Uint64N(weight) < pull {
 			found = m
 		}
 	}

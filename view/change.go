@@ -22,10 +22,11 @@ type Change struct {
 	// Nature is what the change does, and Shed is the view's.
 	Nature Nature
 	Shed   bool
-	// Callers, AnyZone and Tags are the view's.
+	// Callers, AnyZone, Tags and Shares are the view's.
 	Callers []string
 	AnyZone bool
 	Tags    []Tag
+	Shares  []Share
 }
 
 // Full says that the change replaces all that is held.
@@ -34,7 +35,7 @@ func (c *Change) Full() bool { return c.Base.Zero() }
 // ChangeFrom leads from old to s; from nil, or from another incarnation, it is
 // the whole view.
 func (s *Service) ChangeFrom(old *Service) Change {
-	c := Change{Service: s.Name, To: s.Version, Epoch: s.Epoch, Deleted: s.Deleted, Empty: s.Empty, Marks: s.Marks, Digest: s.Digest(), Shed: s.Shed, Callers: s.Callers, AnyZone: s.AnyZone, Tags: s.Tags}
+	c := Change{Service: s.Name, To: s.Version, Epoch: s.Epoch, Deleted: s.Deleted, Empty: s.Empty, Marks: s.Marks, Digest: s.Digest(), Shed: s.Shed, Callers: s.Callers, AnyZone: s.AnyZone, Tags: s.Tags, Shares: s.Shares}
 	if old == nil || old.Version.Zero() || old.Version.Against(s.Version) == Foreign {
 		c.Put = s.Endpoints
 		return c
@@ -60,7 +61,7 @@ func (s *Service) Apply(c Change) (*Service, error) {
 	if !c.ordered() {
 		return nil, fmt.Errorf("cannot apply the view %s of %s: what it names is not in order: %w", c.To, c.Service, ErrMalformed)
 	}
-	out := &Service{Name: c.Service, Version: c.To, Epoch: c.Epoch, Deleted: c.Deleted, Empty: c.Empty, Shed: c.Shed, Callers: slices.Clone(c.Callers), AnyZone: c.AnyZone, Tags: c.Tags, Marks: slices.Clone(c.Marks)}
+	out := &Service{Name: c.Service, Version: c.To, Epoch: c.Epoch, Deleted: c.Deleted, Empty: c.Empty, Shed: c.Shed, Callers: slices.Clone(c.Callers), AnyZone: c.AnyZone, Tags: c.Tags, Shares: c.Shares, Marks: slices.Clone(c.Marks)}
 	if c.Full() {
 		out.Endpoints = slices.Clone(c.Put)
 	} else {

@@ -81,6 +81,10 @@ type Service struct {
 	AnyZone bool `json:"anyZone,omitempty"`
 	// Tags of the service's route, by name. Like Callers they are in no digest.
 	Tags []Tag `json:"tags,omitempty"`
+	// Shares of the route: which part of the requests goes to which revisions. What
+	// none names, or only one of 0%, is reached by its tag alone. Nil is not known:
+	// all are picked by their weight. Like Callers they are in no digest.
+	Shares []Share `json:"shares,omitempty"`
 	// Endpoints by ID, and Marks by group and zone, each sorted.
 	Endpoints []Endpoint `json:"endpoints,omitempty"`
 	Marks     []ZoneMark `json:"marks,omitempty"`

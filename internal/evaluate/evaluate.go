@@ -94,7 +94,7 @@ func (e *Evaluator) SetService(name string, c eligibility.Contract, g view.Guard
 // that it has no instances by intent.
 func (e *Evaluator) SetRoute(r view.Route) {
 	s := e.service(r.Service)
-	s.route, s.routed, s.rerouted, s.tags = r, true, true, r.Tags()
+	s.route, s.routed, s.rerouted, s.tags, s.shares = r, true, true, r.Tags(), r.Shares()
 	e.touched[r.Service] = true
 }
 

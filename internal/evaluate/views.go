@@ -72,21 +72,23 @@ func (e *Evaluator) Publish(name string, all bool) Published {
 		s.waiting = nil
 	}
 	s.tell(target)
+	if out.Rest { // the endpoints that the new shares are of may be among what waits
+		target.Shares = s.published.Shares
+	}
 	out.Nature = way.Nature(s.planned)
 	e.issue(s, target)
 	out.View, out.Changed = target, true
 	return out
 }
 
-// tell puts into a view what its service's policy and its route's tags say to
-// callers.
+// tell puts into a view what its service's policy and its route say to callers.
 func (s *service) tell(v *view.Service) {
-	v.Callers, v.AnyZone, v.Tags = s.callers, s.anyZone, s.tags
+	v.Callers, v.AnyZone, v.Tags, v.Shares = s.callers, s.anyZone, s.tags, s.shares
 }
 
 // told says whether a view says that.
 func (s *service) told(v *view.Service) bool {
-	return v.AnyZone == s.anyZone && slices.Equal(v.Callers, s.callers) && view.EqualTags(v.Tags, s.tags)
+	return v.AnyZone == s.anyZone && slices.Equal(v.Callers, s.callers) && view.EqualTags(v.Tags, s.tags) && view.EqualShares(v.Shares, s.shares)
 }
 
 // issue gives a view the next number.
@@ -174,6 +176,7 @@ type service struct {
 	callers   []string // that its policy allows; none is everyone
 	anyZone   bool     // its policy has callers pick from any zone
 	tags      []view.Tag
+	shares    []view.Share
 	instances []*instance   // by identity, once gathered
 	members   []view.Member // likewise
 	moved     bool          // instances came or left, or all are read otherwise

@@ -30,6 +30,9 @@ func ChangeProto(c view.Change, welcome view.Epoch) *pb.ViewChange {
 	for _, t := range c.Tags {
 		p.Tags = append(p.Tags, &pb.RouteTag{Name: t.Name, Revisions: t.Revisions})
 	}
+	for _, s := range c.Shares {
+		p.Shares = append(p.Shares, &pb.RouteShare{Percent: uint32(s.Percent), Revisions: s.Revisions})
+	}
 	return p
 }
 
@@ -69,6 +72,9 @@ func Change(p *pb.ViewChange, region string, e view.Epoch) (view.Change, error) 
 	}
 	for _, t := range p.GetTags() {
 		c.Tags = append(c.Tags, view.Tag{Name: t.GetName(), Revisions: t.GetRevisions()})
+	}
+	for _, s := range p.GetShares() {
+		c.Shares = append(c.Shares, view.Share{Percent: int(min(s.GetPercent(), 100)), Revisions: s.GetRevisions()})
 	}
 	if len(p.GetDigest()) != 16 {
 		return view.Change{}, fmt.Errorf("cannot read the change to %s of %s: its digest has %d bytes", c.To, c.Service, len(p.GetDigest()))

@@ -1982,6 +1982,8 @@ type ViewChange struct {
 	AnyZone bool `protobuf:"varint,15,opt,name=any_zone,json=anyZone,proto3" json:"any_zone,omitempty"`
 	// Tags of the service's route, all of them, by name.
 	Tags []*RouteTag `protobuf:"bytes,16,rep,name=tags,proto3" json:"tags,omitempty"`
+	// Shares of the service's route, all of them; none is not known.
+	Shares []*RouteShare `protobuf:"bytes,17,rep,name=shares,proto3" json:"shares,omitempty"`
 	// Epoch of the view, where it is another than the welcome's: a relay may hold
 	// a view of an earlier leader.
 	Epoch         *Epoch `protobuf:"bytes,20,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -2131,6 +2133,13 @@ func (x *ViewChange) GetTags() []*RouteTag {
 	return nil
 }
 
+func (x *ViewChange) GetShares() []*RouteShare {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
 func (x *ViewChange) GetEpoch() *Epoch {
 	if x != nil {
 		return x.Epoch
@@ -2191,6 +2200,59 @@ func (x *RouteTag) GetRevisions() []string {
 	return nil
 }
 
+// RouteShare is a part of a service's requests, and the revisions that answer it.
+type RouteShare struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Percent       uint32                 `protobuf:"varint,1,opt,name=percent,proto3" json:"percent,omitempty"`
+	Revisions     []string               `protobuf:"bytes,2,rep,name=revisions,proto3" json:"revisions,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RouteShare) Reset() {
+	*x = RouteShare{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RouteShare) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RouteShare) ProtoMessage() {}
+
+func (x *RouteShare) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RouteShare.ProtoReflect.Descriptor instead.
+func (*RouteShare) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{26}
+}
+
+func (x *RouteShare) GetPercent() uint32 {
+	if x != nil {
+		return x.Percent
+	}
+	return 0
+}
+
+func (x *RouteShare) GetRevisions() []string {
+	if x != nil {
+		return x.Revisions
+	}
+	return nil
+}
+
 // RelayTally says how far the subscribers of a relay are. A service whose
 // numbers are as they were told last is left out; it is said every 200 ms at
 // most.
@@ -2203,7 +2265,7 @@ type RelayTally struct {
 
 func (x *RelayTally) Reset() {
 	*x = RelayTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	mi := &file_fairlead_v1_view_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2215,7 +2277,7 @@ func (x *RelayTally) String() string {
 func (*RelayTally) ProtoMessage() {}
 
 func (x *RelayTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	mi := &file_fairlead_v1_view_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2228,7 +2290,7 @@ func (x *RelayTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayTally.ProtoReflect.Descriptor instead.
 func (*RelayTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RelayTally) GetServices() []*ServiceTally {
@@ -2253,7 +2315,7 @@ type ServiceTally struct {
 
 func (x *ServiceTally) Reset() {
 	*x = ServiceTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[27]
+	mi := &file_fairlead_v1_view_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2265,7 +2327,7 @@ func (x *ServiceTally) String() string {
 func (*ServiceTally) ProtoMessage() {}
 
 func (x *ServiceTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[27]
+	mi := &file_fairlead_v1_view_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2278,7 +2340,7 @@ func (x *ServiceTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceTally.ProtoReflect.Descriptor instead.
 func (*ServiceTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *ServiceTally) GetService() string {
@@ -2314,7 +2376,7 @@ type VersionTally struct {
 
 func (x *VersionTally) Reset() {
 	*x = VersionTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[28]
+	mi := &file_fairlead_v1_view_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2388,7 @@ func (x *VersionTally) String() string {
 func (*VersionTally) ProtoMessage() {}
 
 func (x *VersionTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[28]
+	mi := &file_fairlead_v1_view_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2401,7 @@ func (x *VersionTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionTally.ProtoReflect.Descriptor instead.
 func (*VersionTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *VersionTally) GetEpoch() uint64 {
@@ -2377,7 +2439,7 @@ type RosterWanted struct {
 
 func (x *RosterWanted) Reset() {
 	*x = RosterWanted{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[29]
+	mi := &file_fairlead_v1_view_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2389,7 +2451,7 @@ func (x *RosterWanted) String() string {
 func (*RosterWanted) ProtoMessage() {}
 
 func (x *RosterWanted) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[29]
+	mi := &file_fairlead_v1_view_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2402,7 +2464,7 @@ func (x *RosterWanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterWanted.ProtoReflect.Descriptor instead.
 func (*RosterWanted) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *RosterWanted) GetAsk() uint64 {
@@ -2441,7 +2503,7 @@ type Roster struct {
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[30]
+	mi := &file_fairlead_v1_view_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2453,7 +2515,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[30]
+	mi := &file_fairlead_v1_view_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2466,7 +2528,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Roster) GetAsk() uint64 {
@@ -2520,7 +2582,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[31]
+	mi := &file_fairlead_v1_view_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2532,7 +2594,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[31]
+	mi := &file_fairlead_v1_view_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2545,7 +2607,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *RosterEntry) GetRole() string {
@@ -2636,7 +2698,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[32]
+	mi := &file_fairlead_v1_view_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2648,7 +2710,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[32]
+	mi := &file_fairlead_v1_view_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2661,7 +2723,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Endpoint) GetId() string {
@@ -2729,7 +2791,7 @@ type ZoneMark struct {
 
 func (x *ZoneMark) Reset() {
 	*x = ZoneMark{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[33]
+	mi := &file_fairlead_v1_view_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2741,7 +2803,7 @@ func (x *ZoneMark) String() string {
 func (*ZoneMark) ProtoMessage() {}
 
 func (x *ZoneMark) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[33]
+	mi := &file_fairlead_v1_view_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2754,7 +2816,7 @@ func (x *ZoneMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneMark.ProtoReflect.Descriptor instead.
 func (*ZoneMark) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{33}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *ZoneMark) GetGroup() string {
@@ -2927,7 +2989,7 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x03age\x12(\n" +
 	"\x05doors\x18\v \x01(\v2\x12.fairlead.v1.DoorsR\x05doors\"M\n" +
 	"\x14SubscriptionsRefused\x125\n" +
-	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\x98\x04\n" +
+	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.RefusedRouteR\bservices\"\xc9\x04\n" +
 	"\n" +
 	"ViewChange\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1d\n" +
@@ -2948,10 +3010,15 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\x04shed\x18\r \x01(\bR\x04shed\x12'\n" +
 	"\x0fallowed_callers\x18\x0e \x03(\tR\x0eallowedCallers\x12\x19\n" +
 	"\bany_zone\x18\x0f \x01(\bR\aanyZone\x12)\n" +
-	"\x04tags\x18\x10 \x03(\v2\x15.fairlead.v1.RouteTagR\x04tags\x12(\n" +
+	"\x04tags\x18\x10 \x03(\v2\x15.fairlead.v1.RouteTagR\x04tags\x12/\n" +
+	"\x06shares\x18\x11 \x03(\v2\x17.fairlead.v1.RouteShareR\x06shares\x12(\n" +
 	"\x05epoch\x18\x14 \x01(\v2\x12.fairlead.v1.EpochR\x05epoch\"<\n" +
 	"\bRouteTag\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1c\n" +
+	"\trevisions\x18\x02 \x03(\tR\trevisions\"D\n" +
+	"\n" +
+	"RouteShare\x12\x18\n" +
+	"\apercent\x18\x01 \x01(\rR\apercent\x12\x1c\n" +
 	"\trevisions\x18\x02 \x03(\tR\trevisions\"C\n" +
 	"\n" +
 	"RelayTally\x125\n" +
@@ -3023,7 +3090,7 @@ func file_fairlead_v1_view_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_view_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_fairlead_v1_view_proto_goTypes = []any{
 	(Verdict)(0),                 // 0: fairlead.v1.Verdict
 	(*FollowRequest)(nil),        // 1: fairlead.v1.FollowRequest
@@ -3052,18 +3119,19 @@ var file_fairlead_v1_view_proto_goTypes = []any{
 	(*SubscriptionsRefused)(nil), // 24: fairlead.v1.SubscriptionsRefused
 	(*ViewChange)(nil),           // 25: fairlead.v1.ViewChange
 	(*RouteTag)(nil),             // 26: fairlead.v1.RouteTag
-	(*RelayTally)(nil),           // 27: fairlead.v1.RelayTally
-	(*ServiceTally)(nil),         // 28: fairlead.v1.ServiceTally
-	(*VersionTally)(nil),         // 29: fairlead.v1.VersionTally
-	(*RosterWanted)(nil),         // 30: fairlead.v1.RosterWanted
-	(*Roster)(nil),               // 31: fairlead.v1.Roster
-	(*RosterEntry)(nil),          // 32: fairlead.v1.RosterEntry
-	(*Endpoint)(nil),             // 33: fairlead.v1.Endpoint
-	(*ZoneMark)(nil),             // 34: fairlead.v1.ZoneMark
-	(*Epoch)(nil),                // 35: fairlead.v1.Epoch
-	(*Version)(nil),              // 36: fairlead.v1.Version
-	(*durationpb.Duration)(nil),  // 37: google.protobuf.Duration
-	(*Route)(nil),                // 38: fairlead.v1.Route
+	(*RouteShare)(nil),           // 27: fairlead.v1.RouteShare
+	(*RelayTally)(nil),           // 28: fairlead.v1.RelayTally
+	(*ServiceTally)(nil),         // 29: fairlead.v1.ServiceTally
+	(*VersionTally)(nil),         // 30: fairlead.v1.VersionTally
+	(*RosterWanted)(nil),         // 31: fairlead.v1.RosterWanted
+	(*Roster)(nil),               // 32: fairlead.v1.Roster
+	(*RosterEntry)(nil),          // 33: fairlead.v1.RosterEntry
+	(*Endpoint)(nil),             // 34: fairlead.v1.Endpoint
+	(*ZoneMark)(nil),             // 35: fairlead.v1.ZoneMark
+	(*Epoch)(nil),                // 36: fairlead.v1.Epoch
+	(*Version)(nil),              // 37: fairlead.v1.Version
+	(*durationpb.Duration)(nil),  // 38: google.protobuf.Duration
+	(*Route)(nil),                // 39: fairlead.v1.Route
 }
 var file_fairlead_v1_view_proto_depIdxs = []int32{
 	2,  // 0: fairlead.v1.FollowRequest.hello:type_name -> fairlead.v1.FollowHello
@@ -3072,29 +3140,29 @@ var file_fairlead_v1_view_proto_depIdxs = []int32{
 	8,  // 3: fairlead.v1.FollowRequest.goodbye:type_name -> fairlead.v1.FollowGoodbye
 	3,  // 4: fairlead.v1.FollowHello.serves:type_name -> fairlead.v1.Held
 	3,  // 5: fairlead.v1.FollowHello.keeps:type_name -> fairlead.v1.Held
-	35, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
-	36, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
+	36, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
+	37, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
 	3,  // 8: fairlead.v1.FollowAck.serves:type_name -> fairlead.v1.Held
 	3,  // 9: fairlead.v1.FollowAck.keeps:type_name -> fairlead.v1.Held
 	5,  // 10: fairlead.v1.FollowAck.refused:type_name -> fairlead.v1.RefusedRoute
 	7,  // 11: fairlead.v1.FollowBeat.waiting:type_name -> fairlead.v1.WaitingRequests
-	37, // 12: fairlead.v1.FollowBeat.age:type_name -> google.protobuf.Duration
+	38, // 12: fairlead.v1.FollowBeat.age:type_name -> google.protobuf.Duration
 	10, // 13: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.FollowWelcome
 	12, // 14: fairlead.v1.FollowResponse.routes:type_name -> fairlead.v1.RouteDelta
 	6,  // 15: fairlead.v1.FollowResponse.beat:type_name -> fairlead.v1.FollowBeat
 	11, // 16: fairlead.v1.FollowResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	35, // 17: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
-	37, // 18: fairlead.v1.FollowRefusal.retry:type_name -> google.protobuf.Duration
-	36, // 19: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
-	36, // 20: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
-	35, // 21: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
-	38, // 22: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
+	36, // 17: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
+	38, // 18: fairlead.v1.FollowRefusal.retry:type_name -> google.protobuf.Duration
+	37, // 19: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
+	37, // 20: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
+	36, // 21: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
+	39, // 22: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
 	15, // 23: fairlead.v1.SubscribeRequest.hello:type_name -> fairlead.v1.SubscribeHello
 	17, // 24: fairlead.v1.SubscribeRequest.edit:type_name -> fairlead.v1.SubscriptionEdit
 	19, // 25: fairlead.v1.SubscribeRequest.applied:type_name -> fairlead.v1.ViewsApplied
 	6,  // 26: fairlead.v1.SubscribeRequest.beat:type_name -> fairlead.v1.FollowBeat
-	27, // 27: fairlead.v1.SubscribeRequest.tally:type_name -> fairlead.v1.RelayTally
-	31, // 28: fairlead.v1.SubscribeRequest.roster:type_name -> fairlead.v1.Roster
+	28, // 27: fairlead.v1.SubscribeRequest.tally:type_name -> fairlead.v1.RelayTally
+	32, // 28: fairlead.v1.SubscribeRequest.roster:type_name -> fairlead.v1.Roster
 	14, // 29: fairlead.v1.SubscribeRequest.relay:type_name -> fairlead.v1.RelayState
 	16, // 30: fairlead.v1.SubscribeHello.away:type_name -> fairlead.v1.AwayReport
 	18, // 31: fairlead.v1.SubscriptionEdit.add:type_name -> fairlead.v1.Subscription
@@ -3105,30 +3173,31 @@ var file_fairlead_v1_view_proto_depIdxs = []int32{
 	24, // 36: fairlead.v1.SubscribeResponse.refused:type_name -> fairlead.v1.SubscriptionsRefused
 	6,  // 37: fairlead.v1.SubscribeResponse.beat:type_name -> fairlead.v1.FollowBeat
 	11, // 38: fairlead.v1.SubscribeResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	30, // 39: fairlead.v1.SubscribeResponse.roster_wanted:type_name -> fairlead.v1.RosterWanted
+	31, // 39: fairlead.v1.SubscribeResponse.roster_wanted:type_name -> fairlead.v1.RosterWanted
 	22, // 40: fairlead.v1.SubscribeResponse.doors:type_name -> fairlead.v1.Doors
-	37, // 41: fairlead.v1.Doors.spread:type_name -> google.protobuf.Duration
-	35, // 42: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
-	37, // 43: fairlead.v1.SubscribeWelcome.age:type_name -> google.protobuf.Duration
+	38, // 41: fairlead.v1.Doors.spread:type_name -> google.protobuf.Duration
+	36, // 42: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
+	38, // 43: fairlead.v1.SubscribeWelcome.age:type_name -> google.protobuf.Duration
 	22, // 44: fairlead.v1.SubscribeWelcome.doors:type_name -> fairlead.v1.Doors
 	5,  // 45: fairlead.v1.SubscriptionsRefused.services:type_name -> fairlead.v1.RefusedRoute
-	33, // 46: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
-	34, // 47: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
+	34, // 46: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
+	35, // 47: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
 	26, // 48: fairlead.v1.ViewChange.tags:type_name -> fairlead.v1.RouteTag
-	35, // 49: fairlead.v1.ViewChange.epoch:type_name -> fairlead.v1.Epoch
-	28, // 50: fairlead.v1.RelayTally.services:type_name -> fairlead.v1.ServiceTally
-	29, // 51: fairlead.v1.ServiceTally.versions:type_name -> fairlead.v1.VersionTally
-	32, // 52: fairlead.v1.Roster.entries:type_name -> fairlead.v1.RosterEntry
-	0,  // 53: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
-	1,  // 54: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
-	13, // 55: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
-	9,  // 56: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
-	21, // 57: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
-	56, // [56:58] is the sub-list for method output_type
-	54, // [54:56] is the sub-list for method input_type
-	54, // [54:54] is the sub-list for extension type_name
-	54, // [54:54] is the sub-list for extension extendee
-	0,  // [0:54] is the sub-list for field type_name
+	27, // 49: fairlead.v1.ViewChange.shares:type_name -> fairlead.v1.RouteShare
+	36, // 50: fairlead.v1.ViewChange.epoch:type_name -> fairlead.v1.Epoch
+	29, // 51: fairlead.v1.RelayTally.services:type_name -> fairlead.v1.ServiceTally
+	30, // 52: fairlead.v1.ServiceTally.versions:type_name -> fairlead.v1.VersionTally
+	33, // 53: fairlead.v1.Roster.entries:type_name -> fairlead.v1.RosterEntry
+	0,  // 54: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
+	1,  // 55: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
+	13, // 56: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
+	9,  // 57: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
+	21, // 58: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
+	57, // [57:59] is the sub-list for method output_type
+	55, // [55:57] is the sub-list for method input_type
+	55, // [55:55] is the sub-list for extension type_name
+	55, // [55:55] is the sub-list for extension extendee
+	0,  // [0:55] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_view_proto_init() }
@@ -3173,7 +3242,7 @@ func file_fairlead_v1_view_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_view_proto_rawDesc), len(file_fairlead_v1_view_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   34,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
