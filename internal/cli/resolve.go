@@ -58,6 +58,14 @@ func (c *call) tellView(m *fairleadv1.ResolveResponse) {
 	if m.GetAnyZone() {
 		c.out.line("zones     callers pick from all zones alike")
 	}
+	for _, s := range m.GetShares() {
+		if len(m.GetShares()) > 1 {
+			c.out.line("share     %d%% to %s", s.GetPercent(), strings.Join(s.GetRevisions(), ", "))
+		}
+	}
+	for _, t := range m.GetTags() {
+		c.out.line("tag       %s is %s", t.GetName(), strings.Join(t.GetRevisions(), ", "))
+	}
 	for _, k := range m.GetMarks() {
 		if k.GetDegradedConfidence() {
 			c.out.line("%s     health is disregarded in %s of %s: of %d that are counted, only %d are in rotation by their verdicts", c.out.paint(red, "guard"), zoneOf(k), k.GetGroup(), k.GetCounted(), k.GetIn())

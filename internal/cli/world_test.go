@@ -108,6 +108,8 @@ func (p *plane) view(name string, allowed []string) *view.Service {
 	e := p.Epoch()
 	return &view.Service{
 		Name: name, Epoch: e, Version: view.Version{Incarnation: e.Incarnation, Epoch: e.Number, Counter: 7}, Callers: allowed, AnyZone: len(allowed) > 0,
+		Shares: []view.Share{{Percent: 90, Revisions: []string{"payments-00001"}}, {Percent: 10, Revisions: []string{"payments-00002"}}},
+		Tags:   []view.Tag{{Name: "next", Revisions: []string{"payments-00002"}}},
 		Endpoints: []view.Endpoint{
 			{ID: "i1", Revision: name + "-00001", Address: "10.0.0.7:20001", Zone: "a", Weight: 1000, Verdict: view.Eligible},
 			{ID: "i2", Revision: name + "-00001", Address: "10.0.0.8:20001", Zone: "b", Weight: 0, Verdict: view.Ineligible, HealthUnknown: true},

@@ -27,13 +27,22 @@ func ChangeProto(c view.Change, welcome view.Epoch) *pb.ViewChange {
 		})
 	}
 	p.Marks = marksProto(c.Marks)
-	for _, t := range c.Tags {
-		p.Tags = append(p.Tags, &pb.RouteTag{Name: t.Name, Revisions: t.Revisions})
-	}
-	for _, s := range c.Shares {
-		p.Shares = append(p.Shares, &pb.RouteShare{Percent: uint32(s.Percent), Revisions: s.Revisions})
-	}
+	p.Tags, p.Shares = tagsProto(c.Tags), sharesProto(c.Shares)
 	return p
+}
+
+func tagsProto(tags []view.Tag) (out []*pb.RouteTag) {
+	for _, t := range tags {
+		out = append(out, &pb.RouteTag{Name: t.Name, Revisions: t.Revisions})
+	}
+	return out
+}
+
+func sharesProto(shares []view.Share) (out []*pb.RouteShare) {
+	for _, s := range shares {
+		out = append(out, &pb.RouteShare{Percent: uint32(s.Percent), Revisions: s.Revisions})
+	}
+	return out
 }
 
 func marksProto(marks []view.ZoneMark) (out []*pb.ZoneMark) {

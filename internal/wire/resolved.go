@@ -13,6 +13,7 @@ func ResolvedProto(v *view.Service) *pb.ResolveResponse {
 	m := &pb.ResolveResponse{
 		Service: v.Name, Version: VersionText(v.Version), Incarnation: v.Version.Incarnation,
 		Deleted: v.Deleted, Empty: v.Empty, Marks: marksProto(v.Marks), AllowedCallers: v.Callers, AnyZone: v.AnyZone,
+		Shares: sharesProto(v.Shares), Tags: tagsProto(v.Tags),
 	}
 	for i := range v.Endpoints {
 		m.Endpoints = append(m.Endpoints, ResolvedEndpointProto(&v.Endpoints[i]))

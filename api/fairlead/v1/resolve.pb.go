@@ -101,7 +101,11 @@ type ResolveResponse struct {
 	// AllowedCallers of the service's policy; none is everyone.
 	AllowedCallers []string `protobuf:"bytes,13,rep,name=allowed_callers,json=allowedCallers,proto3" json:"allowed_callers,omitempty"`
 	// AnyZone: callers pick from all zones alike. Else they prefer their own.
-	AnyZone       bool `protobuf:"varint,14,opt,name=any_zone,json=anyZone,proto3" json:"any_zone,omitempty"`
+	AnyZone bool `protobuf:"varint,14,opt,name=any_zone,json=anyZone,proto3" json:"any_zone,omitempty"`
+	// Shares of the service's route; none is not known. A revision of none, or of 0%,
+	// is reached by a tag.
+	Shares        []*RouteShare `protobuf:"bytes,15,rep,name=shares,proto3" json:"shares,omitempty"`
+	Tags          []*RouteTag   `protobuf:"bytes,16,rep,name=tags,proto3" json:"tags,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -234,6 +238,20 @@ func (x *ResolveResponse) GetAnyZone() bool {
 	return false
 }
 
+func (x *ResolveResponse) GetShares() []*RouteShare {
+	if x != nil {
+		return x.Shares
+	}
+	return nil
+}
+
+func (x *ResolveResponse) GetTags() []*RouteTag {
+	if x != nil {
+		return x.Tags
+	}
+	return nil
+}
+
 // ResolvedEndpoint is an instance as its callers see it.
 type ResolvedEndpoint struct {
 	state    protoimpl.MessageState `protogen:"open.v1"`
@@ -346,7 +364,7 @@ const file_fairlead_v1_resolve_proto_rawDesc = "" +
 	"\x19fairlead/v1/resolve.proto\x12\vfairlead.v1\x1a\x16fairlead/v1/view.proto\x1a\x1egoogle/protobuf/duration.proto\"Y\n" +
 	"\x0eResolveRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12-\n" +
-	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xe0\x03\n" +
+	"\x04wait\x18\x02 \x01(\v2\x19.google.protobuf.DurationR\x04wait\"\xbc\x04\n" +
 	"\x0fResolveResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12 \n" +
@@ -362,7 +380,9 @@ const file_fairlead_v1_resolve_proto_rawDesc = "" +
 	"\tobjection\x18\v \x01(\tR\tobjection\x12\x18\n" +
 	"\arefused\x18\f \x01(\tR\arefused\x12'\n" +
 	"\x0fallowed_callers\x18\r \x03(\tR\x0eallowedCallers\x12\x19\n" +
-	"\bany_zone\x18\x0e \x01(\bR\aanyZone\"\xeb\x01\n" +
+	"\bany_zone\x18\x0e \x01(\bR\aanyZone\x12/\n" +
+	"\x06shares\x18\x0f \x03(\v2\x17.fairlead.v1.RouteShareR\x06shares\x12)\n" +
+	"\x04tags\x18\x10 \x03(\v2\x15.fairlead.v1.RouteTagR\x04tags\"\xeb\x01\n" +
 	"\x10ResolvedEndpoint\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x18\n" +
 	"\aaddress\x18\x02 \x01(\tR\aaddress\x12\x12\n" +
@@ -394,19 +414,23 @@ var file_fairlead_v1_resolve_proto_goTypes = []any{
 	(*ResolvedEndpoint)(nil),    // 2: fairlead.v1.ResolvedEndpoint
 	(*durationpb.Duration)(nil), // 3: google.protobuf.Duration
 	(*ZoneMark)(nil),            // 4: fairlead.v1.ZoneMark
+	(*RouteShare)(nil),          // 5: fairlead.v1.RouteShare
+	(*RouteTag)(nil),            // 6: fairlead.v1.RouteTag
 }
 var file_fairlead_v1_resolve_proto_depIdxs = []int32{
 	3, // 0: fairlead.v1.ResolveRequest.wait:type_name -> google.protobuf.Duration
 	3, // 1: fairlead.v1.ResolveResponse.age:type_name -> google.protobuf.Duration
 	2, // 2: fairlead.v1.ResolveResponse.endpoints:type_name -> fairlead.v1.ResolvedEndpoint
 	4, // 3: fairlead.v1.ResolveResponse.marks:type_name -> fairlead.v1.ZoneMark
-	0, // 4: fairlead.v1.ResolveService.Resolve:input_type -> fairlead.v1.ResolveRequest
-	1, // 5: fairlead.v1.ResolveService.Resolve:output_type -> fairlead.v1.ResolveResponse
-	5, // [5:6] is the sub-list for method output_type
-	4, // [4:5] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	5, // 4: fairlead.v1.ResolveResponse.shares:type_name -> fairlead.v1.RouteShare
+	6, // 5: fairlead.v1.ResolveResponse.tags:type_name -> fairlead.v1.RouteTag
+	0, // 6: fairlead.v1.ResolveService.Resolve:input_type -> fairlead.v1.ResolveRequest
+	1, // 7: fairlead.v1.ResolveService.Resolve:output_type -> fairlead.v1.ResolveResponse
+	7, // [7:8] is the sub-list for method output_type
+	6, // [6:7] is the sub-list for method input_type
+	6, // [6:6] is the sub-list for extension type_name
+	6, // [6:6] is the sub-list for extension extendee
+	0, // [0:6] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_resolve_proto_init() }

@@ -30,12 +30,13 @@ type cutTest struct {
 	sizes  postgrestest.Cut // what passes for an Apply that is not cut
 }
 
-func newCutTest(t *testing.T) *cutTest {
+// newCutTest has what became of a lost commit looked for as long as settle.
+func newCutTest(t *testing.T, settle time.Duration) *cutTest {
 	o := fresh(t)
 	c := &cutTest{T: t, proxy: sharedServer(t).Proxy(t)}
 	c.direct = mustOpen(t, quiet(o.URL, o.Schema))
 	through := quiet(c.proxy.URL, o.Schema)
-	through.limits.settle = 5 * time.Second
+	through.limits.settle = settle
 	c.s = mustOpen(t, through)
 	for range 3 { // the first prepares the statements, and prunes
 		c.proxy.Arm(postgrestest.Cut{FromClient: -1, FromServer: -1})
@@ -79,7 +80,7 @@ func positions(size int) []int {
 // The connection is cut at every part of a commit, in both directions; the
 // server can be reached again at once.
 func TestACommitThatIsCutAnywhereIsSettledByTheStore(t *testing.T) {
-	c := newCutTest(t)
+	c := newCutTest(t, 5*time.Second)
 	outcomes := map[string]int{}
 	for direction, size := range map[bool]int{true: c.sizes.FromClient, false: c.sizes.FromServer} {
 		for _, at := range positions(size) {
@@ -122,8 +123,7 @@ func recoveries(t *testing.T, s *Store) int {
 // the commit is unknown, stays so while it comes again, and is settled by
 // coming again once the server is back.
 func TestACommitThatCannotBeLookedUpIsUnknownAndSettledByRepeatingIt(t *testing.T) {
-	c := newCutTest(t)
-	c.s.options.limits.settle = 50 * time.Millisecond
+	c := newCutTest(t, 50*time.Millisecond)
 	outcomes := map[string]int{}
 	for i, at := range append(positions(c.sizes.FromServer), positions(c.sizes.FromClient)...) {
 		cut := postgrestest.Cut{FromClient: -1, FromServer: at, Refuse: true}
