@@ -40,11 +40,7 @@ func TestNothingThatACallerMayPickIsStoppedByADeployARestartAFewerOrACollection(
 		}
 		return true
 	}
-	for end := time.Now().Add(60 * time.Second); !gone(); time.Sleep(100 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the first revision is not collected:\n%s", f.must("explain", "hello").stdout)
-		}
-	}
+	eventually(t, time.Minute, "the first revision is collected", gone)
 	table := f.must("routes", "hello").stdout
 	for _, who := range []string{"hello-00003", "gateway/", "caller/batch", "current"} {
 		if !strings.Contains(table, who) {
