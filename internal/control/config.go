@@ -85,7 +85,7 @@ const (
 	renewEvery    = time.Second
 	releaseWait   = time.Second
 	settleEvery   = 100 * time.Millisecond
-	announceLook  = 20 * time.Millisecond
+	announceLook  = 5 * time.Millisecond
 	firstPause    = time.Second
 	longestPause  = 30 * time.Second
 	eraseAtOnce   = 100

@@ -140,6 +140,34 @@ func TestRoutesThatTurnAreInTheViewAtOnceUnlessThereIsMoreToSendThanCanBeSent(t 
 	})
 }
 
+func TestAViewFollowsARouteAtOnceAndOneMoreWithinTheWindowIsGathered(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		p, l, end := r.routed(newCaller(t))
+		defer end()
+		r.hosts.start(process("i1", "s-00001", service.InstanceLive), process("j1", "s-00002", service.InstanceLive))
+		l.turn(to("s-00001"))
+		time.Sleep(5*time.Second + 100*time.Millisecond)
+		follows := func(commit uint64) bool {
+			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			_, follows := p.Follows("s", commit)
+			return follows
+		}
+		l.turn(to("s-00002"))
+		if !follows(3) {
+			t.Error("the view of a route waits for the window")
+		}
+		l.turn(to("s-00001"))
+		if follows(4) {
+			t.Error("the view of a second route within the window is not gathered")
+		}
+		time.Sleep(routeWindow)
+		if !follows(4) {
+			t.Error("after the window the view does not follow the second route")
+		}
+	})
+}
+
 func TestANewLeaderPublishesThatAllThatThereIsLeavesByPlan(t *testing.T) {
 	inRegion(t, func(r *rig) {
 		r.hosts.run(1)

@@ -164,14 +164,20 @@ func (p *Plane) Run(ctx context.Context, l Lead) {
 	t.run(ctx)
 }
 
-// window is how long what happens between two seconds is gathered.
-const window = 50 * time.Millisecond
+// window is how long what happens between two seconds is gathered, and
+// routeWindow how far apart routes are followed: one commit holds all that a
+// service's routes turn to, and a deploy waits for its view.
+const (
+	window      = 50 * time.Millisecond
+	routeWindow = 10 * time.Millisecond
+)
 
 func (t *term) run(ctx context.Context) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	changed, rerouted := t.p.cfg.Hosts.Changed(), t.lead.RoutesChanged()
 	var gathered <-chan time.Time // nil: nothing happened
+	var looked time.Time          // when what happened between two seconds was published last
 	gather := func() {
 		if gathered == nil {
 			gathered = time.After(window)
@@ -188,12 +194,13 @@ func (t *term) run(ctx context.Context) {
 			gather()
 		case <-rerouted:
 			rerouted = t.lead.RoutesChanged()
-			gather()
+			gathered = time.After(routeWindow - min(routeWindow, time.Since(looked)))
 		case <-t.hurried:
 			gather()
 		case <-gathered:
 			gathered = nil
 			t.between(ctx)
+			looked = time.Now()
 		}
 	}
 }
