@@ -35,7 +35,7 @@ var arrow = map[string]struct {
 	"internal/eligibility":     {core: true},
 	"internal/registry":        {core: true},
 	"internal/budget":          {core: true, imports: []string{"view"}},
-	"internal/drill":           {core: true},
+	"internal/drill":           {core: true, imports: []string{"view", "internal/routing", "internal/admission"}},
 	"internal/admission":       {core: true},
 	"internal/evidence":        {imports: []string{"internal/eligibility", "internal/bucket"}},
 	"internal/evaluate":        {imports: []string{"view", "internal/eligibility", "internal/evidence", "internal/registry"}},

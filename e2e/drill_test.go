@@ -13,12 +13,17 @@ type drilled struct {
 	Parties int
 	Back    int
 	Aborted bool
+	Routers []struct {
+		Role, Name             string
+		Before, After, Current int
+	}
 	Verdict struct {
 		Held             bool
 		Against, Notes   []string
 		Calls            string
 		Failed           string
 		Unroutable       string
+		Asked            int
 		Oldest, Returned string
 	}
 }
@@ -46,6 +51,9 @@ func TestADrillOnARunningSystemShowsThatNotOneCallFailsWithoutControl(t *testing
 	if err := json.Unmarshal([]byte(d.out.String()), &v); err != nil {
 		t.Fatalf("%v\n%s", err, d.out)
 	}
+	if v.Verdict.Asked != 1 || len(v.Routers) != 1 || v.Routers[0].Name != "gw" || v.Routers[0].After != 1 || v.Routers[0].Current != 1 {
+		t.Errorf("of the table were asked %d: %+v", v.Verdict.Asked, v.Routers)
+	}
 	// Its views, its routes, and the host.
 	if !v.Verdict.Held || v.Parties != 3 || v.Back != 3 || v.Verdict.Unroutable != "0" || v.Verdict.Calls == "0" {
 		t.Errorf("the verdict: %+v", v)
@@ -66,8 +74,10 @@ func TestADrillEndsByItselfThoughItsCommandIsKilledAndNotWithoutBeingAsked(t *te
 	if r := f.run("drill", "control-plane"); r.code == 0 || !strings.Contains(r.all(), "give --yes") || !strings.Contains(r.all(), "control will do nothing") {
 		t.Errorf("without a yes: exit %d\n%s", r.code, r.all())
 	}
-	if r := f.run("drill", "control-plane", "--for", "1s", "--yes"); r.code == 0 || !strings.Contains(r.all(), "too short") {
-		t.Errorf("of a second: exit %d\n%s", r.code, r.all())
+	for _, length := range []string{"1s", "2h"} {
+		if r := f.run("drill", "control-plane", "--for", length); r.code == 0 || !strings.Contains(r.all(), "too short or too long") || strings.Contains(r.all(), "control will do nothing") {
+			t.Errorf("of %s, which is refused before anybody is asked: exit %d\n%s", length, r.code, r.all())
+		}
 	}
 	d := f.start("drill", "control-plane", "--for", "5s", "--yes")
 	d.waitFor("control is away", 10*time.Second)

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -32,17 +33,23 @@ dies is not replaced before its host is led again. The API goes on: fairlead dri
 
 // Run makes the drill, follows it, and exits with 1 where the claim did not hold.
 func (cmd *drillControlPlaneCmd) Run(c *call) error {
-	if c.out.table() {
-		c.out.line(drillWarning, span(cmd.For))
-	}
-	if !cmd.Yes && !c.confirmed() {
-		return fault.New(fault.Invalid, "answer yes, or give --yes", "the drill was not begun")
-	}
 	cl, err := c.dial()
 	if err != nil {
 		return err
 	}
 	defer cl.close()
+	// What cannot begin is refused before anybody is asked.
+	ready, err := cl.PrepareDrill(c.ctx, connect.NewRequest(&fairleadv1.PrepareDrillRequest{Length: durationpb.New(cmd.For)}))
+	if err != nil {
+		return remote(err)
+	}
+	if c.out.table() {
+		c.out.line(drillWarning, span(cmd.For))
+		c.tellDoubts(ready.Msg)
+	}
+	if !cmd.Yes && !c.confirmed() {
+		return fault.New(fault.Invalid, "answer yes, or give --yes", "the drill was not begun")
+	}
 	if _, err := cl.StartDrill(c.ctx, connect.NewRequest(&fairleadv1.StartDrillRequest{Length: durationpb.New(cmd.For)})); err != nil {
 		return remote(err)
 	}
@@ -60,6 +67,18 @@ func (cmd *drillControlPlaneCmd) Run(c *call) error {
 		return exitError{ExitFailed}
 	}
 	return nil
+}
+
+// tellDoubts names who would not route as they should.
+func (c *call) tellDoubts(m *fairleadv1.PrepareDrillResponse) {
+	if len(m.GetDoubts()) == 0 {
+		c.out.line("%d are connected; every gateway and caller in the table of who may route holds what it needs", m.GetParties())
+		return
+	}
+	c.out.line("%d are connected; of these would not route as they should:", m.GetParties())
+	for _, d := range m.GetDoubts() {
+		c.out.line("  %s", c.out.paint(red, d))
+	}
 }
 
 // confirmed asks a person, where there is one.
@@ -115,6 +134,8 @@ func (c *call) tellDrill(d *fairleadv1.Drill) {
 	v := d.GetVerdict()
 	c.out.line("%d of %d are back, the last one after %s", d.GetBack(), d.GetParties(), spanOf(v.GetReturned()))
 	c.out.line("%d calls were made without control; %d failed at an instance, %d had nowhere to go; the oldest view was %s old", v.GetCalls(), v.GetFailed(), v.GetUnroutable(), spanOf(v.GetOldest()))
+	c.out.line("the table of who may route by what: %d asked for by name, the most silent one heard %s ago", v.GetAsked(), spanOf(v.GetSilent()))
+	c.tellRoutersAfter(d.GetRouters())
 	for _, n := range v.GetNotes() {
 		c.out.line("note: %s", n)
 	}
@@ -122,9 +143,32 @@ func (c *call) tellDrill(d *fairleadv1.Drill) {
 		c.out.line("%s", c.out.paint(red, "against: "+a))
 	}
 	if v.GetHeld() {
-		c.out.line("%s", c.out.paint(green, "the claim held: no call failed for want of control"))
+		c.out.line("%s", c.out.paint(green, "the claim held: no call failed for want of control, and everybody in the table stands as before"))
 	} else {
 		c.out.line("%s", c.out.paint(red, "the claim did not hold"))
+	}
+}
+
+// routersShown are listed for people; all are in the answer.
+const routersShown = 20
+
+func (c *call) tellRoutersAfter(all []*fairleadv1.DrillRouter) {
+	var rows [][]string
+	for _, r := range all[:min(len(all), routersShown)] {
+		holds := fmt.Sprintf("%d of %d newest", r.GetCurrent(), r.GetServices())
+		if r.GetServices() == 0 {
+			holds = "-"
+		}
+		rows = append(rows, []string{
+			r.GetRole() + "/" + r.GetName(), fmt.Sprintf("%d of %d", r.GetAfter(), r.GetBefore()), holds, cmp.Or(r.GetServes(), "-"),
+			spanOf(r.GetSilent()), cmp.Or(strings.Join(r.GetAgainst(), "; "), "-"),
+		})
+	}
+	if len(rows) > 0 {
+		c.out.rows("WHO BACK VIEWS SERVES HEARD AGAINST", rows)
+	}
+	if more := len(all) - len(rows); more > 0 {
+		c.out.line("and %d more: -o json has them", more)
 	}
 }
 

@@ -4,9 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/routing"
+	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
 )
 
@@ -89,6 +93,29 @@ func (c *Control) stayAway(ctx context.Context, t *term) (lease, error) {
 		return lease{}, errDeposed
 	}
 	return c.take(ctx, held)
+}
+
+// Standings is the one table of who may route by what, of every service of the
+// store and of those named beside them; hold says who holds a service's view. Nil
+// is not known: this control does not lead.
+func (c *Control) Standings(beside []string, hold func(service string) service.Holding) []routing.Standing {
+	t := c.current()
+	if t == nil {
+		return nil
+	}
+	all := map[string]*service.Snapshot{}
+	for _, name := range beside {
+		all[name] = &service.Snapshot{Service: name}
+	}
+	for _, s := range t.mirror.all() {
+		all[s.Service] = s
+	}
+	w := t.world()
+	out := make([]routing.Standing, 0, len(all))
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		out = append(out, all[name].Standing(w, hold(name)))
+	}
+	return out
 }
 
 // IsAbsent says that it stays away.

@@ -5,14 +5,17 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/drill"
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/internal/surface/views"
 )
 
 // drills runs drills of this control, one at a time. It ends them by its own
@@ -66,17 +69,59 @@ func (d *drills) there() (all []drill.Seen) {
 	return all
 }
 
-// Start one.
-func (d *drills) Start(ctx context.Context, length time.Duration) error {
+// tableWithin bounds how long relays are asked who subscribes there.
+const tableWithin = 10 * time.Second
+
+// table of who may route by what; nil where this control does not lead.
+func (d *drills) table() []routing.Standing {
+	ctx, cancel := context.WithTimeout(context.Background(), tableWithin)
+	defer cancel()
+	var published []string
+	for _, r := range d.c.views.Propagations() {
+		published = append(published, r.Service)
+	}
+	return d.c.leader.Standings(published, func(of string) service.Holding { return d.c.views.Holding(ctx, of, views.MostRows) })
+}
+
+// may says whether one may begin now.
+func (d *drills) may(length time.Duration) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	return d.mayLocked(length)
+}
+
+func (d *drills) mayLocked(length time.Duration) error {
 	switch {
 	case length < drill.Shortest || length > drill.Longest:
 		return fault.New(fault.Invalid, fmt.Sprintf("give --for between %s and %s", drill.Shortest, drill.Longest), "a drill of %s is too short or too long", length)
 	case d.running:
 		return fault.New(fault.Conflict, "wait for it, or end it by: fairlead drill end", "a drill is under way")
+	case !d.c.leader.Leading():
+		return fault.New(fault.Unavailable, "", "this control does not lead")
 	}
-	next := drill.Begin(newID(), length, d.there(), d.now())
+	return nil
+}
+
+// Prepare says how many are connected, and who would not route as they should.
+func (d *drills) Prepare(length time.Duration) (parties int, doubts []string, err error) {
+	if err := d.may(length); err != nil {
+		return 0, nil, err
+	}
+	return len(d.there()), drill.Doubts(d.table()), nil
+}
+
+// Start one.
+func (d *drills) Start(ctx context.Context, length time.Duration) error {
+	if err := d.may(length); err != nil {
+		return err
+	}
+	table := d.table()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := d.mayLocked(length); err != nil { // another began meanwhile
+		return err
+	}
+	next := drill.Begin(newID(), length, d.there(), table, d.now())
 	at := time.Now().UTC()
 	if err := d.record(ctx, next, at); err != nil {
 		return fmt.Errorf("cannot record the drill, and it does not begin: %w", err)
@@ -127,6 +172,19 @@ func (d *drills) over(last *drill.Drill, at time.Time) {
 
 // look reports that it is over.
 func (d *drills) look() bool {
+	over, asks := d.see()
+	if !asks {
+		return over
+	}
+	table := d.table() // without the lock: relays are asked
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.last.Ask(d.now(), table)
+	return d.last.State == drill.Over
+}
+
+// see looks at the streams; asks says that it is time to look at the table.
+func (d *drills) see() (over, asks bool) {
 	leads := d.c.leader.Leading()
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,7 +194,7 @@ func (d *drills) look() bool {
 	if d.last.State == drill.Return {
 		d.last.See(d.now(), d.there())
 	}
-	return d.last.State == drill.Over
+	return d.last.State == drill.Over, d.last.Asks(d.now())
 }
 
 // Last drill, by the time that it has taken; nil is none.
@@ -147,7 +205,7 @@ func (d *drills) Last() (last *drill.Drill, at time.Time, elapsed time.Duration)
 		return nil, time.Time{}, 0
 	}
 	x := *d.last
-	x.Parties = append([]drill.Party(nil), d.last.Parties...)
+	x.Parties, x.Routers = slices.Clone(d.last.Parties), slices.Clone(d.last.Routers)
 	return &x, d.at, d.last.Elapsed(d.now())
 }
 
@@ -172,6 +230,7 @@ type recordedDrill struct {
 	State   drill.State    `json:"state"`
 	Aborted bool           `json:"aborted,omitempty"`
 	Parties int            `json:"parties"`
+	Doubts  []string       `json:"doubts,omitempty"`
 	Verdict *drill.Verdict `json:"verdict,omitempty"`
 }
 
@@ -179,7 +238,7 @@ type recordedDrill struct {
 const keptDrills = 20
 
 func (d *drills) record(ctx context.Context, x *drill.Drill, at time.Time) error {
-	r := recordedDrill{At: at, Length: x.Length.String(), State: x.State, Aborted: x.Aborted, Parties: len(x.Parties)}
+	r := recordedDrill{At: at, Length: x.Length.String(), State: x.State, Aborted: x.Aborted, Parties: len(x.Parties), Doubts: x.Doubts}
 	if x.State == drill.Over {
 		v := x.Verdict()
 		r.Verdict = &v

@@ -117,6 +117,7 @@ func live() map[string]bool { // :: procedure → goes on
 		fairleadv1connect.ServiceAPIServiceListInstancesProcedure:     false,
 		fairleadv1connect.ServiceAPIServiceExplainInstanceProcedure:   false,
 		fairleadv1connect.DiscoveryAPIServiceListFlapsProcedure:       false,
+		fairleadv1connect.DiscoveryAPIServicePrepareDrillProcedure:    false,
 		fairleadv1connect.DiscoveryAPIServiceStartDrillProcedure:      false,
 		fairleadv1connect.DiscoveryAPIServiceGetDrillProcedure:        false,
 		fairleadv1connect.DiscoveryAPIServiceEndDrillProcedure:        false,

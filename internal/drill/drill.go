@@ -1,7 +1,8 @@
 // Package drill exercises on a running system what is claimed of it. A [Drill]
-// knows who was there before control went away, who came back, and what each
-// says of the time between; from that it makes a verdict. It has no clock and
-// ends nothing by itself: whoever drives it says what time it is.
+// knows who was there before control went away, who came back, what each says of
+// the time between, and how the table of who may route by what stands before and
+// after; from that it makes a verdict. It has no clock and ends nothing by itself:
+// whoever drives it says what time it is.
 package drill
 
 import (
@@ -10,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/fairlead-platform/fairlead/internal/admission"
+	"github.com/fairlead-platform/fairlead/internal/routing"
 )
 
 const (
@@ -20,6 +24,13 @@ const (
 	// returnWithin is how long is waited for those who were there: the silence
 	// after which a stream is given up, and the admission of a fleet.
 	returnWithin = 4 * time.Minute
+	// askEvery is how often the table is looked at, and askMeanwhile while streams
+	// are missing: to ask relays takes its time.
+	askEvery     = 500 * time.Millisecond
+	askMeanwhile = 10 * time.Second
+	// explained is how long a stream may take to come back, beside admission: what
+	// is refused waits up to a second each time, and a silent end is noticed late.
+	explained = 10 * time.Second
 )
 
 // RouteTable stands for a gateway's stream of routes, beside that of its views.
@@ -31,7 +42,7 @@ type State string
 // States, in order.
 const (
 	Outage State = "outage" // control answers no stream
-	Return State = "return" // it does again, and those who were there come back
+	Return State = "return" // it does again; those who were there come back, and the table is asked for them
 	Over   State = "over"
 )
 
@@ -47,6 +58,8 @@ type Party struct {
 	// Session of its process; another one after the drill says that it started anew.
 	Session string
 	Anew    bool
+	// Elsewhere says that it came back by another door: it is in the table, by a relay.
+	Elsewhere bool
 }
 
 // Said is what a caller says of its calls while it heard nobody.
@@ -68,13 +81,21 @@ type Drill struct {
 	State   State
 	Parties []Party // by role and name
 	Aborted bool
+	// Doubts were named when it began, see [Doubts].
+	Doubts []string
+	// Routers are those of the table before, by role and name, as they stood when
+	// they were asked for last.
+	Routers []Router
 
-	began, answered, ended time.Duration
+	table                         []routing.Standing // before
+	short                         []string           // what is missing, and of whom it cannot be told
+	began, answered, asked, ended time.Duration
 }
 
-// Begin a drill with those who are connected.
-func Begin(id string, length time.Duration, there []Seen, now time.Duration) *Drill {
-	d := &Drill{ID: id, Length: length, State: Outage, began: now}
+// Begin a drill with those who are connected, and the table of who may route by
+// what.
+func Begin(id string, length time.Duration, there []Seen, table []routing.Standing, now time.Duration) *Drill {
+	d := &Drill{ID: id, Length: length, State: Outage, began: now, table: table, Doubts: Doubts(table)}
 	for _, s := range there {
 		d.Parties = append(d.Parties, Party{Role: s.Role, Name: s.Name, Session: s.Session})
 	}
@@ -100,8 +121,7 @@ func (d *Drill) Answered(now time.Duration) {
 	}
 }
 
-// See takes in who is connected. It is over once everybody is back, or has had
-// the time to be.
+// See takes in who is connected.
 func (d *Drill) See(now time.Duration, there []Seen) {
 	if d.State != Return {
 		return
@@ -120,7 +140,6 @@ func (d *Drill) See(now time.Duration, there []Seen) {
 			fresh[[2]string{s.Role, s.Name}] = true
 		}
 	}
-	missing := false
 	for i := range d.Parties {
 		p := &d.Parties[i]
 		if p.Back {
@@ -133,14 +152,15 @@ func (d *Drill) See(now time.Duration, there []Seen) {
 		case fresh[[2]string{p.Role, p.Name}]:
 			p.Anew = true
 		default:
-			missing = true
 			continue
 		}
 		p.Back, p.BackAfter = true, now-d.answered
 	}
-	if !missing || now-d.answered >= returnWithin {
-		d.State, d.ended = Over, now
-	}
+}
+
+// whole says that everybody is back who was connected.
+func (d *Drill) whole() bool {
+	return !slices.ContainsFunc(d.Parties, func(p Party) bool { return !p.Back })
 }
 
 // Verdict on the claim that callers keep routing without control.
@@ -158,11 +178,16 @@ type Verdict struct {
 	Oldest time.Duration
 	// Returned is how long it took until everybody was back.
 	Returned time.Duration
+	// Asked are those of the table before the drill, gateways and callers by name,
+	// who were asked for after it; Silent is the longest that one was not heard then.
+	Asked  int
+	Silent time.Duration
 }
 
 // Verdict of a drill that is over.
 func (d *Drill) Verdict() (v Verdict) {
-	var gone, silent, anew []string
+	var gone, silent, anew, late, before, elsewhere []string
+	may := d.mayTake()
 	for _, p := range d.Parties {
 		who := p.Role + "/" + p.Name
 		if !p.Back {
@@ -173,6 +198,13 @@ func (d *Drill) Verdict() (v Verdict) {
 		if p.Anew {
 			anew = append(anew, who)
 		}
+		if p.Elsewhere {
+			elsewhere = append(elsewhere, who)
+			continue
+		}
+		if p.BackAfter > may {
+			late = append(late, fmt.Sprintf("%s (%s)", who, p.BackAfter.Round(time.Second)))
+		}
 		if p.Said == nil {
 			if routes(p.Role) {
 				silent = append(silent, who)
@@ -181,12 +213,28 @@ func (d *Drill) Verdict() (v Verdict) {
 		}
 		v.Calls, v.Failed, v.Unroutable = v.Calls+p.Said.Calls, v.Failed+p.Said.Failed, v.Unroutable+p.Said.Unroutable
 		v.Oldest = max(v.Oldest, p.Said.Away)
+		if past := p.Said.Away - p.BackAfter - (d.answered - d.began); past > explained {
+			before = append(before, fmt.Sprintf("%s (%s before)", who, past.Round(time.Second)))
+		}
 		if p.Said.Unroutable > 0 {
 			v.Against = append(v.Against, fmt.Sprintf("%d of %d calls had nowhere to go at %s", p.Said.Unroutable, p.Said.Calls, who))
 		}
 	}
 	if len(gone) > 0 {
 		v.Against = append(v.Against, fmt.Sprintf("%d of %d did not come back: %s", len(gone), len(d.Parties), list(gone)))
+	}
+	v.askedOf(d, gone)
+	if len(d.Doubts) > 0 {
+		v.Notes = append(v.Notes, "it was said before it began: "+strings.Join(d.Doubts, "; "))
+	}
+	if len(late) > 0 {
+		v.Notes = append(v.Notes, fmt.Sprintf("were without a stream for longer than the drill explains (%s after it): %s", may.Round(time.Second), list(late)))
+	}
+	if len(before) > 0 {
+		v.Notes = append(v.Notes, "had heard nobody since before the drill, though they seemed to be connected: "+list(before))
+	}
+	if len(elsewhere) > 0 {
+		v.Notes = append(v.Notes, "are back by a relay, and did not say what became of their calls: "+list(elsewhere))
 	}
 	if len(anew) > 0 {
 		v.Notes = append(v.Notes, "started anew meanwhile, and do not know of their calls before: "+list(anew))
@@ -205,6 +253,32 @@ func (d *Drill) Verdict() (v Verdict) {
 		v.Notes = append(v.Notes, "it was ended early, and shows nothing of the time that it did not last")
 	}
 	return v
+}
+
+// askedOf says how those of the table stand who were in it before.
+func (v *Verdict) askedOf(d *Drill, gone []string) {
+	v.Asked = len(d.Routers)
+	var against []string
+	for _, r := range d.Routers {
+		v.Silent = max(v.Silent, r.Silent)
+		if len(r.Against) > 0 && !slices.Contains(gone, r.who()) {
+			against = append(against, r.who()+" "+list(r.Against))
+		}
+	}
+	if len(against) > 0 {
+		v.Against = append(v.Against, fmt.Sprintf("%d of %d do not stand in the table of who may route as before: %s", len(against), len(d.Routers), strings.Join(against[:min(len(against), named)], "; ")))
+	}
+	v.Against = append(v.Against, d.short...)
+	if len(d.table) == 0 {
+		v.Notes = append(v.Notes, "nobody was in the table of who may route by what")
+	}
+}
+
+// mayTake is how long after control answers again a stream may take to be back:
+// many are let in again one after the other.
+func (d *Drill) mayTake() time.Duration {
+	n := len(d.Parties)
+	return explained + time.Duration(n/admission.Limit(n))*admission.Window
 }
 
 // routes says that who has the role sends calls.

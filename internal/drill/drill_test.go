@@ -18,10 +18,12 @@ func there(names ...string) (all []Seen) {
 
 // done is a drill of a minute after which these are back, a second after control.
 func done(before, after []Seen) *Drill {
-	d := Begin("x", time.Minute, before, 0)
+	d := Begin("x", time.Minute, before, nil, 0)
 	d.Answered(time.Minute)
 	d.See(time.Minute+sec, after)
+	d.Ask(time.Minute+sec, nil)
 	d.See(time.Minute+returnWithin, after)
+	d.Ask(time.Minute+returnWithin, nil)
 	return d
 }
 
@@ -34,7 +36,7 @@ func TestTheClaimHoldsWhereNoCallHadNowhereToGoAndEverybodyCameBack(t *testing.T
 	if !v.Held || v.Calls != 5070 || v.Failed != 3 || v.Oldest != 61*sec || v.Returned != sec || d.Elapsed(time.Hour) != 61*sec {
 		t.Errorf("%+v after %s", v, d.Elapsed(time.Hour))
 	}
-	if len(v.Notes) != 1 || !strings.HasPrefix(v.Notes[0], "3 calls were answered with a failure by an instance") {
+	if len(v.Notes) != 2 || v.Notes[0] != "nobody was in the table of who may route by what" || !strings.HasPrefix(v.Notes[1], "3 calls were answered with a failure by an instance") {
 		t.Errorf("notes: %q", v.Notes)
 	}
 }
@@ -51,10 +53,11 @@ func TestTheClaimDoesNotHoldWhereACallHadNowhereToGoOrSomebodyStaysAway(t *testi
 func TestADrillThatShowsLittleSaysSo(t *testing.T) {
 	after := there("gateway/g", "gateway/old")
 	after[0].Session = "another"
-	d := Begin("x", time.Minute, there("gateway/g", "gateway/old"), 0)
+	d := Begin("x", time.Minute, there("gateway/g", "gateway/old"), nil, 0)
 	d.Aborted = true
 	d.Answered(10 * sec)
 	d.See(11*sec, after)
+	d.Ask(11*sec, nil)
 	v := d.Verdict()
 	text := strings.Join(v.Notes, "; ")
 	for _, want := range []string{"started anew meanwhile, and do not know of their calls before: gateway/g", "did not say what became of their calls: gateway/g, gateway/old", "no call was made", "ended early"} {
@@ -68,7 +71,7 @@ func TestADrillThatShowsLittleSaysSo(t *testing.T) {
 }
 
 func TestADrillEndsWhenItsTimeHasPassedWhateverElse(t *testing.T) {
-	d := Begin("x", Shortest, there("gateway/g"), 7*sec)
+	d := Begin("x", Shortest, there("gateway/g"), nil, 7*sec)
 	if d.Due(11*sec) || !d.Due(12*sec) {
 		t.Error("it is due at another time")
 	}
@@ -77,11 +80,11 @@ func TestADrillEndsWhenItsTimeHasPassedWhateverElse(t *testing.T) {
 		t.Error("it is over before control answers")
 	}
 	d.Answered(13 * sec)
-	d.See(13*sec+returnWithin-1, nil)
+	d.Ask(13*sec+returnWithin-1, nil)
 	if d.State != Return {
 		t.Errorf("it is %s", d.State)
 	}
-	d.See(13*sec+returnWithin, nil)
+	d.Ask(13*sec+returnWithin, nil)
 	if d.State != Over || d.Verdict().Held {
 		t.Errorf("it is %s, %+v", d.State, d.Verdict())
 	}

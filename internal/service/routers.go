@@ -38,6 +38,14 @@ func (s *Snapshot) Routers(w *World, h Holding) []routing.Router {
 	return out
 }
 
+// Standing is the table's part of the service: Routers, with how many they are.
+func (s *Snapshot) Standing(w *World, h Holding) routing.Standing {
+	return routing.Standing{
+		Service: s.Service, Published: h.Published, Routers: s.Routers(w, h), Callers: h.Callers, More: h.More, Unheard: h.Unheard,
+		Ending: s.Desired.Value.Deleted,
+	}
+}
+
 func (s *Snapshot) gateway(g KnownGateway, w *World) routing.Router {
 	r := routing.Router{Role: roleGateway, Name: g.Name, Stands: g.stands(s)}
 	r.Serves, r.Keeps = g.holds()

@@ -23,6 +23,114 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
+type PrepareDrillRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Length as in StartDrillRequest.
+	Length        *durationpb.Duration `protobuf:"bytes,1,opt,name=length,proto3" json:"length,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareDrillRequest) Reset() {
+	*x = PrepareDrillRequest{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareDrillRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareDrillRequest) ProtoMessage() {}
+
+func (x *PrepareDrillRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareDrillRequest.ProtoReflect.Descriptor instead.
+func (*PrepareDrillRequest) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{0}
+}
+
+func (x *PrepareDrillRequest) GetLength() *durationpb.Duration {
+	if x != nil {
+		return x.Length
+	}
+	return nil
+}
+
+type PrepareDrillResponse struct {
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Length *durationpb.Duration   `protobuf:"bytes,1,opt,name=length,proto3" json:"length,omitempty"`
+	// Parties that are connected.
+	Parties int32 `protobuf:"varint,2,opt,name=parties,proto3" json:"parties,omitempty"`
+	// Doubts name who would not route as they should without control, and why:
+	// callers that hold no view, gateways that are behind.
+	Doubts        []string `protobuf:"bytes,3,rep,name=doubts,proto3" json:"doubts,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *PrepareDrillResponse) Reset() {
+	*x = PrepareDrillResponse{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *PrepareDrillResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*PrepareDrillResponse) ProtoMessage() {}
+
+func (x *PrepareDrillResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use PrepareDrillResponse.ProtoReflect.Descriptor instead.
+func (*PrepareDrillResponse) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *PrepareDrillResponse) GetLength() *durationpb.Duration {
+	if x != nil {
+		return x.Length
+	}
+	return nil
+}
+
+func (x *PrepareDrillResponse) GetParties() int32 {
+	if x != nil {
+		return x.Parties
+	}
+	return 0
+}
+
+func (x *PrepareDrillResponse) GetDoubts() []string {
+	if x != nil {
+		return x.Doubts
+	}
+	return nil
+}
+
 type StartDrillRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Length from 5 seconds to an hour; absent means 30 seconds.
@@ -33,7 +141,7 @@ type StartDrillRequest struct {
 
 func (x *StartDrillRequest) Reset() {
 	*x = StartDrillRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -45,7 +153,7 @@ func (x *StartDrillRequest) String() string {
 func (*StartDrillRequest) ProtoMessage() {}
 
 func (x *StartDrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[0]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -58,7 +166,7 @@ func (x *StartDrillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartDrillRequest.ProtoReflect.Descriptor instead.
 func (*StartDrillRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{0}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *StartDrillRequest) GetLength() *durationpb.Duration {
@@ -77,7 +185,7 @@ type StartDrillResponse struct {
 
 func (x *StartDrillResponse) Reset() {
 	*x = StartDrillResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -89,7 +197,7 @@ func (x *StartDrillResponse) String() string {
 func (*StartDrillResponse) ProtoMessage() {}
 
 func (x *StartDrillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[1]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -102,7 +210,7 @@ func (x *StartDrillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StartDrillResponse.ProtoReflect.Descriptor instead.
 func (*StartDrillResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{1}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *StartDrillResponse) GetDrill() *Drill {
@@ -120,7 +228,7 @@ type GetDrillRequest struct {
 
 func (x *GetDrillRequest) Reset() {
 	*x = GetDrillRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -132,7 +240,7 @@ func (x *GetDrillRequest) String() string {
 func (*GetDrillRequest) ProtoMessage() {}
 
 func (x *GetDrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[2]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -145,7 +253,7 @@ func (x *GetDrillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDrillRequest.ProtoReflect.Descriptor instead.
 func (*GetDrillRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{2}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{4}
 }
 
 type GetDrillResponse struct {
@@ -157,7 +265,7 @@ type GetDrillResponse struct {
 
 func (x *GetDrillResponse) Reset() {
 	*x = GetDrillResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -169,7 +277,7 @@ func (x *GetDrillResponse) String() string {
 func (*GetDrillResponse) ProtoMessage() {}
 
 func (x *GetDrillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[3]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -182,7 +290,7 @@ func (x *GetDrillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetDrillResponse.ProtoReflect.Descriptor instead.
 func (*GetDrillResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{3}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *GetDrillResponse) GetDrill() *Drill {
@@ -200,7 +308,7 @@ type EndDrillRequest struct {
 
 func (x *EndDrillRequest) Reset() {
 	*x = EndDrillRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -212,7 +320,7 @@ func (x *EndDrillRequest) String() string {
 func (*EndDrillRequest) ProtoMessage() {}
 
 func (x *EndDrillRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[4]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -225,7 +333,7 @@ func (x *EndDrillRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndDrillRequest.ProtoReflect.Descriptor instead.
 func (*EndDrillRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{4}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{6}
 }
 
 type EndDrillResponse struct {
@@ -236,7 +344,7 @@ type EndDrillResponse struct {
 
 func (x *EndDrillResponse) Reset() {
 	*x = EndDrillResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -248,7 +356,7 @@ func (x *EndDrillResponse) String() string {
 func (*EndDrillResponse) ProtoMessage() {}
 
 func (x *EndDrillResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[5]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -261,7 +369,7 @@ func (x *EndDrillResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use EndDrillResponse.ProtoReflect.Descriptor instead.
 func (*EndDrillResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{5}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{7}
 }
 
 type Drill struct {
@@ -280,14 +388,20 @@ type Drill struct {
 	// Named are they, 1,000 at most.
 	Named []*DrillParty `protobuf:"bytes,9,rep,name=named,proto3" json:"named,omitempty"`
 	// Verdict once it is over.
-	Verdict       *DrillVerdict `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	Verdict *DrillVerdict `protobuf:"bytes,10,opt,name=verdict,proto3" json:"verdict,omitempty"`
+	// Doubts as PrepareDrill named them, when it began.
+	Doubts []string `protobuf:"bytes,11,rep,name=doubts,proto3" json:"doubts,omitempty"`
+	// Routers are those of the table of who may route by what, gateways and callers
+	// by name, who were in it when the drill began: how they stand now, once control
+	// answers again; 1,000 at most, those against whom something speaks first.
+	Routers       []*DrillRouter `protobuf:"bytes,12,rep,name=routers,proto3" json:"routers,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Drill) Reset() {
 	*x = Drill{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -299,7 +413,7 @@ func (x *Drill) String() string {
 func (*Drill) ProtoMessage() {}
 
 func (x *Drill) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[6]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -312,7 +426,7 @@ func (x *Drill) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Drill.ProtoReflect.Descriptor instead.
 func (*Drill) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{6}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Drill) GetId() string {
@@ -385,6 +499,134 @@ func (x *Drill) GetVerdict() *DrillVerdict {
 	return nil
 }
 
+func (x *Drill) GetDoubts() []string {
+	if x != nil {
+		return x.Doubts
+	}
+	return nil
+}
+
+func (x *Drill) GetRouters() []*DrillRouter {
+	if x != nil {
+		return x.Routers
+	}
+	return nil
+}
+
+type DrillRouter struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	Name  string                 `protobuf:"bytes,2,opt,name=name,proto3" json:"name,omitempty"`
+	// Before and after are how many of its processes are connected.
+	Before int32 `protobuf:"varint,3,opt,name=before,proto3" json:"before,omitempty"`
+	After  int32 `protobuf:"varint,4,opt,name=after,proto3" json:"after,omitempty"`
+	// Services whose views it held before, and of how many of them it holds the
+	// newest.
+	Services int32 `protobuf:"varint,5,opt,name=services,proto3" json:"services,omitempty"`
+	Current  int32 `protobuf:"varint,6,opt,name=current,proto3" json:"current,omitempty"`
+	// Serves is the table that a gateway routes by.
+	Serves string `protobuf:"bytes,7,opt,name=serves,proto3" json:"serves,omitempty"`
+	// Silent is how long nothing was heard of it.
+	Silent *durationpb.Duration `protobuf:"bytes,8,opt,name=silent,proto3" json:"silent,omitempty"`
+	// Against are the reasons why it does not stand as before.
+	Against       []string `protobuf:"bytes,9,rep,name=against,proto3" json:"against,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *DrillRouter) Reset() {
+	*x = DrillRouter{}
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *DrillRouter) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*DrillRouter) ProtoMessage() {}
+
+func (x *DrillRouter) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use DrillRouter.ProtoReflect.Descriptor instead.
+func (*DrillRouter) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *DrillRouter) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *DrillRouter) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *DrillRouter) GetBefore() int32 {
+	if x != nil {
+		return x.Before
+	}
+	return 0
+}
+
+func (x *DrillRouter) GetAfter() int32 {
+	if x != nil {
+		return x.After
+	}
+	return 0
+}
+
+func (x *DrillRouter) GetServices() int32 {
+	if x != nil {
+		return x.Services
+	}
+	return 0
+}
+
+func (x *DrillRouter) GetCurrent() int32 {
+	if x != nil {
+		return x.Current
+	}
+	return 0
+}
+
+func (x *DrillRouter) GetServes() string {
+	if x != nil {
+		return x.Serves
+	}
+	return ""
+}
+
+func (x *DrillRouter) GetSilent() *durationpb.Duration {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
+func (x *DrillRouter) GetAgainst() []string {
+	if x != nil {
+		return x.Against
+	}
+	return nil
+}
+
 type DrillParty struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Role  string                 `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
@@ -399,14 +641,16 @@ type DrillParty struct {
 	Failed     uint64               `protobuf:"varint,7,opt,name=failed,proto3" json:"failed,omitempty"`
 	Unroutable uint64               `protobuf:"varint,8,opt,name=unroutable,proto3" json:"unroutable,omitempty"`
 	// Started anew meanwhile: it does not know of its calls before.
-	StartedAnew   bool `protobuf:"varint,9,opt,name=started_anew,json=startedAnew,proto3" json:"started_anew,omitempty"`
+	StartedAnew bool `protobuf:"varint,9,opt,name=started_anew,json=startedAnew,proto3" json:"started_anew,omitempty"`
+	// Elsewhere says that it is back by a relay.
+	Elsewhere     bool `protobuf:"varint,10,opt,name=elsewhere,proto3" json:"elsewhere,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrillParty) Reset() {
 	*x = DrillParty{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -418,7 +662,7 @@ func (x *DrillParty) String() string {
 func (*DrillParty) ProtoMessage() {}
 
 func (x *DrillParty) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[7]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -431,7 +675,7 @@ func (x *DrillParty) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillParty.ProtoReflect.Descriptor instead.
 func (*DrillParty) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{7}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *DrillParty) GetRole() string {
@@ -497,9 +741,17 @@ func (x *DrillParty) GetStartedAnew() bool {
 	return false
 }
 
+func (x *DrillParty) GetElsewhere() bool {
+	if x != nil {
+		return x.Elsewhere
+	}
+	return false
+}
+
 type DrillVerdict struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Held says that no call had nowhere to go, and that everybody came back.
+	// Held says that no call had nowhere to go, and that everybody came back and
+	// stands in the table of who may route by what as before, or better.
 	Held bool `protobuf:"varint,1,opt,name=held,proto3" json:"held,omitempty"`
 	// Against are the reasons where it was not.
 	Against    []string `protobuf:"bytes,2,rep,name=against,proto3" json:"against,omitempty"`
@@ -510,14 +762,18 @@ type DrillVerdict struct {
 	// Oldest is the longest that somebody routed by what it held.
 	Oldest *durationpb.Duration `protobuf:"bytes,7,opt,name=oldest,proto3" json:"oldest,omitempty"`
 	// Returned is how long it took until everybody was back.
-	Returned      *durationpb.Duration `protobuf:"bytes,8,opt,name=returned,proto3" json:"returned,omitempty"`
+	Returned *durationpb.Duration `protobuf:"bytes,8,opt,name=returned,proto3" json:"returned,omitempty"`
+	// Asked are those of the table before who were asked for after, by name; silent
+	// is the longest that one of them was not heard then.
+	Asked         int32                `protobuf:"varint,9,opt,name=asked,proto3" json:"asked,omitempty"`
+	Silent        *durationpb.Duration `protobuf:"bytes,10,opt,name=silent,proto3" json:"silent,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *DrillVerdict) Reset() {
 	*x = DrillVerdict{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -529,7 +785,7 @@ func (x *DrillVerdict) String() string {
 func (*DrillVerdict) ProtoMessage() {}
 
 func (x *DrillVerdict) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[8]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -542,7 +798,7 @@ func (x *DrillVerdict) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DrillVerdict.ProtoReflect.Descriptor instead.
 func (*DrillVerdict) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{8}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *DrillVerdict) GetHeld() bool {
@@ -601,6 +857,20 @@ func (x *DrillVerdict) GetReturned() *durationpb.Duration {
 	return nil
 }
 
+func (x *DrillVerdict) GetAsked() int32 {
+	if x != nil {
+		return x.Asked
+	}
+	return 0
+}
+
+func (x *DrillVerdict) GetSilent() *durationpb.Duration {
+	if x != nil {
+		return x.Silent
+	}
+	return nil
+}
+
 type ListSubscribersRequest struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Service string                 `protobuf:"bytes,1,opt,name=service,proto3" json:"service,omitempty"`
@@ -613,7 +883,7 @@ type ListSubscribersRequest struct {
 
 func (x *ListSubscribersRequest) Reset() {
 	*x = ListSubscribersRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -625,7 +895,7 @@ func (x *ListSubscribersRequest) String() string {
 func (*ListSubscribersRequest) ProtoMessage() {}
 
 func (x *ListSubscribersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[9]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -638,7 +908,7 @@ func (x *ListSubscribersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSubscribersRequest.ProtoReflect.Descriptor instead.
 func (*ListSubscribersRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{9}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListSubscribersRequest) GetService() string {
@@ -675,7 +945,7 @@ type ListSubscribersResponse struct {
 
 func (x *ListSubscribersResponse) Reset() {
 	*x = ListSubscribersResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -687,7 +957,7 @@ func (x *ListSubscribersResponse) String() string {
 func (*ListSubscribersResponse) ProtoMessage() {}
 
 func (x *ListSubscribersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[10]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -700,7 +970,7 @@ func (x *ListSubscribersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSubscribersResponse.ProtoReflect.Descriptor instead.
 func (*ListSubscribersResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{10}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListSubscribersResponse) GetService() string {
@@ -764,7 +1034,7 @@ type HeldVersion struct {
 
 func (x *HeldVersion) Reset() {
 	*x = HeldVersion{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -776,7 +1046,7 @@ func (x *HeldVersion) String() string {
 func (*HeldVersion) ProtoMessage() {}
 
 func (x *HeldVersion) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[11]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -789,7 +1059,7 @@ func (x *HeldVersion) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use HeldVersion.ProtoReflect.Descriptor instead.
 func (*HeldVersion) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{11}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *HeldVersion) GetVersion() string {
@@ -846,7 +1116,7 @@ type SubscriberRow struct {
 
 func (x *SubscriberRow) Reset() {
 	*x = SubscriberRow{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -858,7 +1128,7 @@ func (x *SubscriberRow) String() string {
 func (*SubscriberRow) ProtoMessage() {}
 
 func (x *SubscriberRow) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[12]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -871,7 +1141,7 @@ func (x *SubscriberRow) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriberRow.ProtoReflect.Descriptor instead.
 func (*SubscriberRow) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{12}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *SubscriberRow) GetRole() string {
@@ -984,7 +1254,7 @@ type ListRoutersRequest struct {
 
 func (x *ListRoutersRequest) Reset() {
 	*x = ListRoutersRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -996,7 +1266,7 @@ func (x *ListRoutersRequest) String() string {
 func (*ListRoutersRequest) ProtoMessage() {}
 
 func (x *ListRoutersRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[13]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1009,7 +1279,7 @@ func (x *ListRoutersRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutersRequest.ProtoReflect.Descriptor instead.
 func (*ListRoutersRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{13}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *ListRoutersRequest) GetService() string {
@@ -1050,7 +1320,7 @@ type ListRoutersResponse struct {
 
 func (x *ListRoutersResponse) Reset() {
 	*x = ListRoutersResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1062,7 +1332,7 @@ func (x *ListRoutersResponse) String() string {
 func (*ListRoutersResponse) ProtoMessage() {}
 
 func (x *ListRoutersResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[14]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1075,7 +1345,7 @@ func (x *ListRoutersResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListRoutersResponse.ProtoReflect.Descriptor instead.
 func (*ListRoutersResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{14}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ListRoutersResponse) GetService() string {
@@ -1170,7 +1440,7 @@ type Router struct {
 
 func (x *Router) Reset() {
 	*x = Router{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1182,7 +1452,7 @@ func (x *Router) String() string {
 func (*Router) ProtoMessage() {}
 
 func (x *Router) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[15]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1195,7 +1465,7 @@ func (x *Router) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Router.ProtoReflect.Descriptor instead.
 func (*Router) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{15}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Router) GetRole() string {
@@ -1284,7 +1554,7 @@ type GetPropagationRequest struct {
 
 func (x *GetPropagationRequest) Reset() {
 	*x = GetPropagationRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1296,7 +1566,7 @@ func (x *GetPropagationRequest) String() string {
 func (*GetPropagationRequest) ProtoMessage() {}
 
 func (x *GetPropagationRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[16]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1309,7 +1579,7 @@ func (x *GetPropagationRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPropagationRequest.ProtoReflect.Descriptor instead.
 func (*GetPropagationRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{16}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetPropagationRequest) GetService() string {
@@ -1338,7 +1608,7 @@ type GetPropagationResponse struct {
 
 func (x *GetPropagationResponse) Reset() {
 	*x = GetPropagationResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1350,7 +1620,7 @@ func (x *GetPropagationResponse) String() string {
 func (*GetPropagationResponse) ProtoMessage() {}
 
 func (x *GetPropagationResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[17]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1363,7 +1633,7 @@ func (x *GetPropagationResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPropagationResponse.ProtoReflect.Descriptor instead.
 func (*GetPropagationResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{17}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetPropagationResponse) GetService() string {
@@ -1440,7 +1710,7 @@ type PropagationLatency struct {
 
 func (x *PropagationLatency) Reset() {
 	*x = PropagationLatency{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1452,7 +1722,7 @@ func (x *PropagationLatency) String() string {
 func (*PropagationLatency) ProtoMessage() {}
 
 func (x *PropagationLatency) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[18]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1465,7 +1735,7 @@ func (x *PropagationLatency) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PropagationLatency.ProtoReflect.Descriptor instead.
 func (*PropagationLatency) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{18}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *PropagationLatency) GetKind() string {
@@ -1519,7 +1789,7 @@ type PropagationPromise struct {
 
 func (x *PropagationPromise) Reset() {
 	*x = PropagationPromise{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1801,7 @@ func (x *PropagationPromise) String() string {
 func (*PropagationPromise) ProtoMessage() {}
 
 func (x *PropagationPromise) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[19]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1814,7 @@ func (x *PropagationPromise) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PropagationPromise.ProtoReflect.Descriptor instead.
 func (*PropagationPromise) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{19}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *PropagationPromise) GetKind() string {
@@ -1598,7 +1868,7 @@ type ListFlapsRequest struct {
 
 func (x *ListFlapsRequest) Reset() {
 	*x = ListFlapsRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1610,7 +1880,7 @@ func (x *ListFlapsRequest) String() string {
 func (*ListFlapsRequest) ProtoMessage() {}
 
 func (x *ListFlapsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[20]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1623,7 +1893,7 @@ func (x *ListFlapsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlapsRequest.ProtoReflect.Descriptor instead.
 func (*ListFlapsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{20}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListFlapsRequest) GetService() string {
@@ -1649,7 +1919,7 @@ type ListFlapsResponse struct {
 
 func (x *ListFlapsResponse) Reset() {
 	*x = ListFlapsResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1931,7 @@ func (x *ListFlapsResponse) String() string {
 func (*ListFlapsResponse) ProtoMessage() {}
 
 func (x *ListFlapsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[21]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1944,7 @@ func (x *ListFlapsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListFlapsResponse.ProtoReflect.Descriptor instead.
 func (*ListFlapsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *ListFlapsResponse) GetService() string {
@@ -1722,7 +1992,7 @@ type Quarantine struct {
 
 func (x *Quarantine) Reset() {
 	*x = Quarantine{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1734,7 +2004,7 @@ func (x *Quarantine) String() string {
 func (*Quarantine) ProtoMessage() {}
 
 func (x *Quarantine) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[22]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1747,7 +2017,7 @@ func (x *Quarantine) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Quarantine.ProtoReflect.Descriptor instead.
 func (*Quarantine) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Quarantine) GetInstance() string {
@@ -1793,7 +2063,7 @@ type DiffRuntimeRequest struct {
 
 func (x *DiffRuntimeRequest) Reset() {
 	*x = DiffRuntimeRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +2075,7 @@ func (x *DiffRuntimeRequest) String() string {
 func (*DiffRuntimeRequest) ProtoMessage() {}
 
 func (x *DiffRuntimeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[23]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +2088,7 @@ func (x *DiffRuntimeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRuntimeRequest.ProtoReflect.Descriptor instead.
 func (*DiffRuntimeRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{26}
 }
 
 type DiffRuntimeResponse struct {
@@ -1833,7 +2103,7 @@ type DiffRuntimeResponse struct {
 
 func (x *DiffRuntimeResponse) Reset() {
 	*x = DiffRuntimeResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1845,7 +2115,7 @@ func (x *DiffRuntimeResponse) String() string {
 func (*DiffRuntimeResponse) ProtoMessage() {}
 
 func (x *DiffRuntimeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[24]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1858,7 +2128,7 @@ func (x *DiffRuntimeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DiffRuntimeResponse.ProtoReflect.Descriptor instead.
 func (*DiffRuntimeResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *DiffRuntimeResponse) GetSources() []*RuntimeSource {
@@ -1904,7 +2174,7 @@ type RuntimeSource struct {
 
 func (x *RuntimeSource) Reset() {
 	*x = RuntimeSource{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1916,7 +2186,7 @@ func (x *RuntimeSource) String() string {
 func (*RuntimeSource) ProtoMessage() {}
 
 func (x *RuntimeSource) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[25]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1929,7 +2199,7 @@ func (x *RuntimeSource) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeSource.ProtoReflect.Descriptor instead.
 func (*RuntimeSource) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RuntimeSource) GetSource() string {
@@ -1992,7 +2262,7 @@ type RuntimeDifference struct {
 
 func (x *RuntimeDifference) Reset() {
 	*x = RuntimeDifference{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2004,7 +2274,7 @@ func (x *RuntimeDifference) String() string {
 func (*RuntimeDifference) ProtoMessage() {}
 
 func (x *RuntimeDifference) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[26]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2017,7 +2287,7 @@ func (x *RuntimeDifference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RuntimeDifference.ProtoReflect.Descriptor instead.
 func (*RuntimeDifference) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *RuntimeDifference) GetSource() string {
@@ -2081,7 +2351,7 @@ type TestContractRequest struct {
 
 func (x *TestContractRequest) Reset() {
 	*x = TestContractRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2093,7 +2363,7 @@ func (x *TestContractRequest) String() string {
 func (*TestContractRequest) ProtoMessage() {}
 
 func (x *TestContractRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[27]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2106,7 +2376,7 @@ func (x *TestContractRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestContractRequest.ProtoReflect.Descriptor instead.
 func (*TestContractRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *TestContractRequest) GetService() string {
@@ -2160,7 +2430,7 @@ type TestContractResponse struct {
 
 func (x *TestContractResponse) Reset() {
 	*x = TestContractResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2172,7 +2442,7 @@ func (x *TestContractResponse) String() string {
 func (*TestContractResponse) ProtoMessage() {}
 
 func (x *TestContractResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[28]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2185,7 +2455,7 @@ func (x *TestContractResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestContractResponse.ProtoReflect.Descriptor instead.
 func (*TestContractResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *TestContractResponse) GetService() string {
@@ -2286,7 +2556,7 @@ type TestedRemoval struct {
 
 func (x *TestedRemoval) Reset() {
 	*x = TestedRemoval{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2298,7 +2568,7 @@ func (x *TestedRemoval) String() string {
 func (*TestedRemoval) ProtoMessage() {}
 
 func (x *TestedRemoval) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[29]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2311,7 +2581,7 @@ func (x *TestedRemoval) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestedRemoval.ProtoReflect.Descriptor instead.
 func (*TestedRemoval) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *TestedRemoval) GetInstance() string {
@@ -2365,7 +2635,7 @@ type TestedTrip struct {
 
 func (x *TestedTrip) Reset() {
 	*x = TestedTrip{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2377,7 +2647,7 @@ func (x *TestedTrip) String() string {
 func (*TestedTrip) ProtoMessage() {}
 
 func (x *TestedTrip) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[30]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2390,7 +2660,7 @@ func (x *TestedTrip) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TestedTrip.ProtoReflect.Descriptor instead.
 func (*TestedTrip) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *TestedTrip) GetAt() *timestamppb.Timestamp {
@@ -2445,7 +2715,7 @@ type SetExternalRequest struct {
 
 func (x *SetExternalRequest) Reset() {
 	*x = SetExternalRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2457,7 +2727,7 @@ func (x *SetExternalRequest) String() string {
 func (*SetExternalRequest) ProtoMessage() {}
 
 func (x *SetExternalRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[31]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2470,7 +2740,7 @@ func (x *SetExternalRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetExternalRequest.ProtoReflect.Descriptor instead.
 func (*SetExternalRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *SetExternalRequest) GetService() string {
@@ -2496,7 +2766,7 @@ type SetExternalResponse struct {
 
 func (x *SetExternalResponse) Reset() {
 	*x = SetExternalResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2508,7 +2778,7 @@ func (x *SetExternalResponse) String() string {
 func (*SetExternalResponse) ProtoMessage() {}
 
 func (x *SetExternalResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[32]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2521,7 +2791,7 @@ func (x *SetExternalResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetExternalResponse.ProtoReflect.Descriptor instead.
 func (*SetExternalResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SetExternalResponse) GetExternal() *External {
@@ -2539,7 +2809,7 @@ type ListExternalsRequest struct {
 
 func (x *ListExternalsRequest) Reset() {
 	*x = ListExternalsRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2551,7 +2821,7 @@ func (x *ListExternalsRequest) String() string {
 func (*ListExternalsRequest) ProtoMessage() {}
 
 func (x *ListExternalsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[33]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2564,7 +2834,7 @@ func (x *ListExternalsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExternalsRequest.ProtoReflect.Descriptor instead.
 func (*ListExternalsRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{33}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{36}
 }
 
 type ListExternalsResponse struct {
@@ -2576,7 +2846,7 @@ type ListExternalsResponse struct {
 
 func (x *ListExternalsResponse) Reset() {
 	*x = ListExternalsResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[34]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2588,7 +2858,7 @@ func (x *ListExternalsResponse) String() string {
 func (*ListExternalsResponse) ProtoMessage() {}
 
 func (x *ListExternalsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[34]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2601,7 +2871,7 @@ func (x *ListExternalsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListExternalsResponse.ProtoReflect.Descriptor instead.
 func (*ListExternalsResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{34}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *ListExternalsResponse) GetExternals() []*External {
@@ -2623,7 +2893,7 @@ type External struct {
 
 func (x *External) Reset() {
 	*x = External{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[35]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2635,7 +2905,7 @@ func (x *External) String() string {
 func (*External) ProtoMessage() {}
 
 func (x *External) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[35]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2648,7 +2918,7 @@ func (x *External) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use External.ProtoReflect.Descriptor instead.
 func (*External) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{35}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *External) GetService() string {
@@ -2678,7 +2948,7 @@ type ExternalEndpoint struct {
 
 func (x *ExternalEndpoint) Reset() {
 	*x = ExternalEndpoint{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[36]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2690,7 +2960,7 @@ func (x *ExternalEndpoint) String() string {
 func (*ExternalEndpoint) ProtoMessage() {}
 
 func (x *ExternalEndpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[36]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2703,7 +2973,7 @@ func (x *ExternalEndpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ExternalEndpoint.ProtoReflect.Descriptor instead.
 func (*ExternalEndpoint) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{36}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *ExternalEndpoint) GetAddress() string {
@@ -2736,7 +3006,7 @@ type GetPolicyRequest struct {
 
 func (x *GetPolicyRequest) Reset() {
 	*x = GetPolicyRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[37]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2748,7 +3018,7 @@ func (x *GetPolicyRequest) String() string {
 func (*GetPolicyRequest) ProtoMessage() {}
 
 func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[37]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2761,7 +3031,7 @@ func (x *GetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*GetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{37}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *GetPolicyRequest) GetService() string {
@@ -2783,7 +3053,7 @@ type GetPolicyResponse struct {
 
 func (x *GetPolicyResponse) Reset() {
 	*x = GetPolicyResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[38]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2795,7 +3065,7 @@ func (x *GetPolicyResponse) String() string {
 func (*GetPolicyResponse) ProtoMessage() {}
 
 func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[38]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2808,7 +3078,7 @@ func (x *GetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*GetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{38}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *GetPolicyResponse) GetService() string {
@@ -2844,7 +3114,7 @@ type SetPolicyRequest struct {
 
 func (x *SetPolicyRequest) Reset() {
 	*x = SetPolicyRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[39]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2856,7 +3126,7 @@ func (x *SetPolicyRequest) String() string {
 func (*SetPolicyRequest) ProtoMessage() {}
 
 func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[39]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2869,7 +3139,7 @@ func (x *SetPolicyRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyRequest.ProtoReflect.Descriptor instead.
 func (*SetPolicyRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{39}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *SetPolicyRequest) GetService() string {
@@ -2902,7 +3172,7 @@ type SetPolicyResponse struct {
 
 func (x *SetPolicyResponse) Reset() {
 	*x = SetPolicyResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[40]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2914,7 +3184,7 @@ func (x *SetPolicyResponse) String() string {
 func (*SetPolicyResponse) ProtoMessage() {}
 
 func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[40]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2927,7 +3197,7 @@ func (x *SetPolicyResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetPolicyResponse.ProtoReflect.Descriptor instead.
 func (*SetPolicyResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{40}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *SetPolicyResponse) GetPolicy() *ServicePolicy {
@@ -2956,7 +3226,7 @@ type ServicePolicy struct {
 
 func (x *ServicePolicy) Reset() {
 	*x = ServicePolicy{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[41]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2968,7 +3238,7 @@ func (x *ServicePolicy) String() string {
 func (*ServicePolicy) ProtoMessage() {}
 
 func (x *ServicePolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[41]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2981,7 +3251,7 @@ func (x *ServicePolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServicePolicy.ProtoReflect.Descriptor instead.
 func (*ServicePolicy) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{41}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{44}
 }
 
 func (x *ServicePolicy) GetOwner() string {
@@ -3033,7 +3303,7 @@ type GuardPolicy struct {
 
 func (x *GuardPolicy) Reset() {
 	*x = GuardPolicy{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[42]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3045,7 +3315,7 @@ func (x *GuardPolicy) String() string {
 func (*GuardPolicy) ProtoMessage() {}
 
 func (x *GuardPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[42]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3058,7 +3328,7 @@ func (x *GuardPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GuardPolicy.ProtoReflect.Descriptor instead.
 func (*GuardPolicy) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{42}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GuardPolicy) GetFraction() float64 {
@@ -3087,7 +3357,7 @@ type RampPolicy struct {
 
 func (x *RampPolicy) Reset() {
 	*x = RampPolicy{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[43]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3099,7 +3369,7 @@ func (x *RampPolicy) String() string {
 func (*RampPolicy) ProtoMessage() {}
 
 func (x *RampPolicy) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[43]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3112,7 +3382,7 @@ func (x *RampPolicy) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RampPolicy.ProtoReflect.Descriptor instead.
 func (*RampPolicy) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{43}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *RampPolicy) GetSeconds() int32 {
@@ -3145,7 +3415,7 @@ type DecideGuardRequest struct {
 
 func (x *DecideGuardRequest) Reset() {
 	*x = DecideGuardRequest{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[44]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3157,7 +3427,7 @@ func (x *DecideGuardRequest) String() string {
 func (*DecideGuardRequest) ProtoMessage() {}
 
 func (x *DecideGuardRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[44]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3170,7 +3440,7 @@ func (x *DecideGuardRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideGuardRequest.ProtoReflect.Descriptor instead.
 func (*DecideGuardRequest) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{44}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{47}
 }
 
 func (x *DecideGuardRequest) GetService() string {
@@ -3217,7 +3487,7 @@ type DecideGuardResponse struct {
 
 func (x *DecideGuardResponse) Reset() {
 	*x = DecideGuardResponse{}
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[45]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3229,7 +3499,7 @@ func (x *DecideGuardResponse) String() string {
 func (*DecideGuardResponse) ProtoMessage() {}
 
 func (x *DecideGuardResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_discovery_proto_msgTypes[45]
+	mi := &file_fairlead_v1_discovery_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3242,7 +3512,7 @@ func (x *DecideGuardResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DecideGuardResponse.ProtoReflect.Descriptor instead.
 func (*DecideGuardResponse) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{45}
+	return file_fairlead_v1_discovery_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *DecideGuardResponse) GetDecided() []*GuardState {
@@ -3256,7 +3526,13 @@ var File_fairlead_v1_discovery_proto protoreflect.FileDescriptor
 
 const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\n" +
-	"\x1bfairlead/v1/discovery.proto\x12\vfairlead.v1\x1a\x1afairlead/v1/operator.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"F\n" +
+	"\x1bfairlead/v1/discovery.proto\x12\vfairlead.v1\x1a\x1afairlead/v1/operator.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"H\n" +
+	"\x13PrepareDrillRequest\x121\n" +
+	"\x06length\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06length\"{\n" +
+	"\x14PrepareDrillResponse\x121\n" +
+	"\x06length\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06length\x12\x18\n" +
+	"\aparties\x18\x02 \x01(\x05R\aparties\x12\x16\n" +
+	"\x06doubts\x18\x03 \x03(\tR\x06doubts\"F\n" +
 	"\x11StartDrillRequest\x121\n" +
 	"\x06length\x18\x01 \x01(\v2\x19.google.protobuf.DurationR\x06length\">\n" +
 	"\x12StartDrillResponse\x12(\n" +
@@ -3265,7 +3541,7 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\x10GetDrillResponse\x12(\n" +
 	"\x05drill\x18\x01 \x01(\v2\x12.fairlead.v1.DrillR\x05drill\"\x11\n" +
 	"\x0fEndDrillRequest\"\x12\n" +
-	"\x10EndDrillResponse\"\xed\x02\n" +
+	"\x10EndDrillResponse\"\xb9\x03\n" +
 	"\x05Drill\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12*\n" +
@@ -3277,7 +3553,19 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\x04back\x18\b \x01(\x05R\x04back\x12-\n" +
 	"\x05named\x18\t \x03(\v2\x17.fairlead.v1.DrillPartyR\x05named\x123\n" +
 	"\averdict\x18\n" +
-	" \x01(\v2\x19.fairlead.v1.DrillVerdictR\averdict\"\xa2\x02\n" +
+	" \x01(\v2\x19.fairlead.v1.DrillVerdictR\averdict\x12\x16\n" +
+	"\x06doubts\x18\v \x03(\tR\x06doubts\x122\n" +
+	"\arouters\x18\f \x03(\v2\x18.fairlead.v1.DrillRouterR\arouters\"\xfe\x01\n" +
+	"\vDrillRouter\x12\x12\n" +
+	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
+	"\x04name\x18\x02 \x01(\tR\x04name\x12\x16\n" +
+	"\x06before\x18\x03 \x01(\x05R\x06before\x12\x14\n" +
+	"\x05after\x18\x04 \x01(\x05R\x05after\x12\x1a\n" +
+	"\bservices\x18\x05 \x01(\x05R\bservices\x12\x18\n" +
+	"\acurrent\x18\x06 \x01(\x05R\acurrent\x12\x16\n" +
+	"\x06serves\x18\a \x01(\tR\x06serves\x121\n" +
+	"\x06silent\x18\b \x01(\v2\x19.google.protobuf.DurationR\x06silent\x12\x18\n" +
+	"\aagainst\x18\t \x03(\tR\aagainst\"\xc0\x02\n" +
 	"\n" +
 	"DrillParty\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
@@ -3291,7 +3579,9 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\n" +
 	"unroutable\x18\b \x01(\x04R\n" +
 	"unroutable\x12!\n" +
-	"\fstarted_anew\x18\t \x01(\bR\vstartedAnew\"\x8a\x02\n" +
+	"\fstarted_anew\x18\t \x01(\bR\vstartedAnew\x12\x1c\n" +
+	"\telsewhere\x18\n" +
+	" \x01(\bR\telsewhere\"\xd3\x02\n" +
 	"\fDrillVerdict\x12\x12\n" +
 	"\x04held\x18\x01 \x01(\bR\x04held\x12\x18\n" +
 	"\aagainst\x18\x02 \x03(\tR\aagainst\x12\x14\n" +
@@ -3302,7 +3592,10 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"unroutable\x18\x06 \x01(\x04R\n" +
 	"unroutable\x121\n" +
 	"\x06oldest\x18\a \x01(\v2\x19.google.protobuf.DurationR\x06oldest\x125\n" +
-	"\breturned\x18\b \x01(\v2\x19.google.protobuf.DurationR\breturned\"F\n" +
+	"\breturned\x18\b \x01(\v2\x19.google.protobuf.DurationR\breturned\x12\x14\n" +
+	"\x05asked\x18\t \x01(\x05R\x05asked\x121\n" +
+	"\x06silent\x18\n" +
+	" \x01(\v2\x19.google.protobuf.DurationR\x06silent\"F\n" +
 	"\x16ListSubscribersRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x12\n" +
 	"\x04most\x18\x02 \x01(\x05R\x04most\"\x8d\x02\n" +
@@ -3504,7 +3797,7 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\x06accept\x18\x04 \x01(\bR\x06accept\x12\x0e\n" +
 	"\x02by\x18\x05 \x01(\tR\x02by\"H\n" +
 	"\x13DecideGuardResponse\x121\n" +
-	"\adecided\x18\x01 \x03(\v2\x17.fairlead.v1.GuardStateR\adecided2\x88\t\n" +
+	"\adecided\x18\x01 \x03(\v2\x17.fairlead.v1.GuardStateR\adecided2\xdd\t\n" +
 	"\x13DiscoveryAPIService\x12J\n" +
 	"\tListFlaps\x12\x1d.fairlead.v1.ListFlapsRequest\x1a\x1e.fairlead.v1.ListFlapsResponse\x12P\n" +
 	"\vDiffRuntime\x12\x1f.fairlead.v1.DiffRuntimeRequest\x1a .fairlead.v1.DiffRuntimeResponse\x12S\n" +
@@ -3516,7 +3809,8 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\vDecideGuard\x12\x1f.fairlead.v1.DecideGuardRequest\x1a .fairlead.v1.DecideGuardResponse\x12\\\n" +
 	"\x0fListSubscribers\x12#.fairlead.v1.ListSubscribersRequest\x1a$.fairlead.v1.ListSubscribersResponse\x12P\n" +
 	"\vListRouters\x12\x1f.fairlead.v1.ListRoutersRequest\x1a .fairlead.v1.ListRoutersResponse\x12Y\n" +
-	"\x0eGetPropagation\x12\".fairlead.v1.GetPropagationRequest\x1a#.fairlead.v1.GetPropagationResponse\x12M\n" +
+	"\x0eGetPropagation\x12\".fairlead.v1.GetPropagationRequest\x1a#.fairlead.v1.GetPropagationResponse\x12S\n" +
+	"\fPrepareDrill\x12 .fairlead.v1.PrepareDrillRequest\x1a!.fairlead.v1.PrepareDrillResponse\x12M\n" +
 	"\n" +
 	"StartDrill\x12\x1e.fairlead.v1.StartDrillRequest\x1a\x1f.fairlead.v1.StartDrillResponse\x12G\n" +
 	"\bGetDrill\x12\x1c.fairlead.v1.GetDrillRequest\x1a\x1d.fairlead.v1.GetDrillResponse\x12G\n" +
@@ -3534,147 +3828,157 @@ func file_fairlead_v1_discovery_proto_rawDescGZIP() []byte {
 	return file_fairlead_v1_discovery_proto_rawDescData
 }
 
-var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 46)
+var file_fairlead_v1_discovery_proto_msgTypes = make([]protoimpl.MessageInfo, 49)
 var file_fairlead_v1_discovery_proto_goTypes = []any{
-	(*StartDrillRequest)(nil),       // 0: fairlead.v1.StartDrillRequest
-	(*StartDrillResponse)(nil),      // 1: fairlead.v1.StartDrillResponse
-	(*GetDrillRequest)(nil),         // 2: fairlead.v1.GetDrillRequest
-	(*GetDrillResponse)(nil),        // 3: fairlead.v1.GetDrillResponse
-	(*EndDrillRequest)(nil),         // 4: fairlead.v1.EndDrillRequest
-	(*EndDrillResponse)(nil),        // 5: fairlead.v1.EndDrillResponse
-	(*Drill)(nil),                   // 6: fairlead.v1.Drill
-	(*DrillParty)(nil),              // 7: fairlead.v1.DrillParty
-	(*DrillVerdict)(nil),            // 8: fairlead.v1.DrillVerdict
-	(*ListSubscribersRequest)(nil),  // 9: fairlead.v1.ListSubscribersRequest
-	(*ListSubscribersResponse)(nil), // 10: fairlead.v1.ListSubscribersResponse
-	(*HeldVersion)(nil),             // 11: fairlead.v1.HeldVersion
-	(*SubscriberRow)(nil),           // 12: fairlead.v1.SubscriberRow
-	(*ListRoutersRequest)(nil),      // 13: fairlead.v1.ListRoutersRequest
-	(*ListRoutersResponse)(nil),     // 14: fairlead.v1.ListRoutersResponse
-	(*Router)(nil),                  // 15: fairlead.v1.Router
-	(*GetPropagationRequest)(nil),   // 16: fairlead.v1.GetPropagationRequest
-	(*GetPropagationResponse)(nil),  // 17: fairlead.v1.GetPropagationResponse
-	(*PropagationLatency)(nil),      // 18: fairlead.v1.PropagationLatency
-	(*PropagationPromise)(nil),      // 19: fairlead.v1.PropagationPromise
-	(*ListFlapsRequest)(nil),        // 20: fairlead.v1.ListFlapsRequest
-	(*ListFlapsResponse)(nil),       // 21: fairlead.v1.ListFlapsResponse
-	(*Quarantine)(nil),              // 22: fairlead.v1.Quarantine
-	(*DiffRuntimeRequest)(nil),      // 23: fairlead.v1.DiffRuntimeRequest
-	(*DiffRuntimeResponse)(nil),     // 24: fairlead.v1.DiffRuntimeResponse
-	(*RuntimeSource)(nil),           // 25: fairlead.v1.RuntimeSource
-	(*RuntimeDifference)(nil),       // 26: fairlead.v1.RuntimeDifference
-	(*TestContractRequest)(nil),     // 27: fairlead.v1.TestContractRequest
-	(*TestContractResponse)(nil),    // 28: fairlead.v1.TestContractResponse
-	(*TestedRemoval)(nil),           // 29: fairlead.v1.TestedRemoval
-	(*TestedTrip)(nil),              // 30: fairlead.v1.TestedTrip
-	(*SetExternalRequest)(nil),      // 31: fairlead.v1.SetExternalRequest
-	(*SetExternalResponse)(nil),     // 32: fairlead.v1.SetExternalResponse
-	(*ListExternalsRequest)(nil),    // 33: fairlead.v1.ListExternalsRequest
-	(*ListExternalsResponse)(nil),   // 34: fairlead.v1.ListExternalsResponse
-	(*External)(nil),                // 35: fairlead.v1.External
-	(*ExternalEndpoint)(nil),        // 36: fairlead.v1.ExternalEndpoint
-	(*GetPolicyRequest)(nil),        // 37: fairlead.v1.GetPolicyRequest
-	(*GetPolicyResponse)(nil),       // 38: fairlead.v1.GetPolicyResponse
-	(*SetPolicyRequest)(nil),        // 39: fairlead.v1.SetPolicyRequest
-	(*SetPolicyResponse)(nil),       // 40: fairlead.v1.SetPolicyResponse
-	(*ServicePolicy)(nil),           // 41: fairlead.v1.ServicePolicy
-	(*GuardPolicy)(nil),             // 42: fairlead.v1.GuardPolicy
-	(*RampPolicy)(nil),              // 43: fairlead.v1.RampPolicy
-	(*DecideGuardRequest)(nil),      // 44: fairlead.v1.DecideGuardRequest
-	(*DecideGuardResponse)(nil),     // 45: fairlead.v1.DecideGuardResponse
-	(*durationpb.Duration)(nil),     // 46: google.protobuf.Duration
-	(*timestamppb.Timestamp)(nil),   // 47: google.protobuf.Timestamp
-	(*Transition)(nil),              // 48: fairlead.v1.Transition
-	(*HealthContract)(nil),          // 49: fairlead.v1.HealthContract
-	(*GuardState)(nil),              // 50: fairlead.v1.GuardState
+	(*PrepareDrillRequest)(nil),     // 0: fairlead.v1.PrepareDrillRequest
+	(*PrepareDrillResponse)(nil),    // 1: fairlead.v1.PrepareDrillResponse
+	(*StartDrillRequest)(nil),       // 2: fairlead.v1.StartDrillRequest
+	(*StartDrillResponse)(nil),      // 3: fairlead.v1.StartDrillResponse
+	(*GetDrillRequest)(nil),         // 4: fairlead.v1.GetDrillRequest
+	(*GetDrillResponse)(nil),        // 5: fairlead.v1.GetDrillResponse
+	(*EndDrillRequest)(nil),         // 6: fairlead.v1.EndDrillRequest
+	(*EndDrillResponse)(nil),        // 7: fairlead.v1.EndDrillResponse
+	(*Drill)(nil),                   // 8: fairlead.v1.Drill
+	(*DrillRouter)(nil),             // 9: fairlead.v1.DrillRouter
+	(*DrillParty)(nil),              // 10: fairlead.v1.DrillParty
+	(*DrillVerdict)(nil),            // 11: fairlead.v1.DrillVerdict
+	(*ListSubscribersRequest)(nil),  // 12: fairlead.v1.ListSubscribersRequest
+	(*ListSubscribersResponse)(nil), // 13: fairlead.v1.ListSubscribersResponse
+	(*HeldVersion)(nil),             // 14: fairlead.v1.HeldVersion
+	(*SubscriberRow)(nil),           // 15: fairlead.v1.SubscriberRow
+	(*ListRoutersRequest)(nil),      // 16: fairlead.v1.ListRoutersRequest
+	(*ListRoutersResponse)(nil),     // 17: fairlead.v1.ListRoutersResponse
+	(*Router)(nil),                  // 18: fairlead.v1.Router
+	(*GetPropagationRequest)(nil),   // 19: fairlead.v1.GetPropagationRequest
+	(*GetPropagationResponse)(nil),  // 20: fairlead.v1.GetPropagationResponse
+	(*PropagationLatency)(nil),      // 21: fairlead.v1.PropagationLatency
+	(*PropagationPromise)(nil),      // 22: fairlead.v1.PropagationPromise
+	(*ListFlapsRequest)(nil),        // 23: fairlead.v1.ListFlapsRequest
+	(*ListFlapsResponse)(nil),       // 24: fairlead.v1.ListFlapsResponse
+	(*Quarantine)(nil),              // 25: fairlead.v1.Quarantine
+	(*DiffRuntimeRequest)(nil),      // 26: fairlead.v1.DiffRuntimeRequest
+	(*DiffRuntimeResponse)(nil),     // 27: fairlead.v1.DiffRuntimeResponse
+	(*RuntimeSource)(nil),           // 28: fairlead.v1.RuntimeSource
+	(*RuntimeDifference)(nil),       // 29: fairlead.v1.RuntimeDifference
+	(*TestContractRequest)(nil),     // 30: fairlead.v1.TestContractRequest
+	(*TestContractResponse)(nil),    // 31: fairlead.v1.TestContractResponse
+	(*TestedRemoval)(nil),           // 32: fairlead.v1.TestedRemoval
+	(*TestedTrip)(nil),              // 33: fairlead.v1.TestedTrip
+	(*SetExternalRequest)(nil),      // 34: fairlead.v1.SetExternalRequest
+	(*SetExternalResponse)(nil),     // 35: fairlead.v1.SetExternalResponse
+	(*ListExternalsRequest)(nil),    // 36: fairlead.v1.ListExternalsRequest
+	(*ListExternalsResponse)(nil),   // 37: fairlead.v1.ListExternalsResponse
+	(*External)(nil),                // 38: fairlead.v1.External
+	(*ExternalEndpoint)(nil),        // 39: fairlead.v1.ExternalEndpoint
+	(*GetPolicyRequest)(nil),        // 40: fairlead.v1.GetPolicyRequest
+	(*GetPolicyResponse)(nil),       // 41: fairlead.v1.GetPolicyResponse
+	(*SetPolicyRequest)(nil),        // 42: fairlead.v1.SetPolicyRequest
+	(*SetPolicyResponse)(nil),       // 43: fairlead.v1.SetPolicyResponse
+	(*ServicePolicy)(nil),           // 44: fairlead.v1.ServicePolicy
+	(*GuardPolicy)(nil),             // 45: fairlead.v1.GuardPolicy
+	(*RampPolicy)(nil),              // 46: fairlead.v1.RampPolicy
+	(*DecideGuardRequest)(nil),      // 47: fairlead.v1.DecideGuardRequest
+	(*DecideGuardResponse)(nil),     // 48: fairlead.v1.DecideGuardResponse
+	(*durationpb.Duration)(nil),     // 49: google.protobuf.Duration
+	(*timestamppb.Timestamp)(nil),   // 50: google.protobuf.Timestamp
+	(*Transition)(nil),              // 51: fairlead.v1.Transition
+	(*HealthContract)(nil),          // 52: fairlead.v1.HealthContract
+	(*GuardState)(nil),              // 53: fairlead.v1.GuardState
 }
 var file_fairlead_v1_discovery_proto_depIdxs = []int32{
-	46, // 0: fairlead.v1.StartDrillRequest.length:type_name -> google.protobuf.Duration
-	6,  // 1: fairlead.v1.StartDrillResponse.drill:type_name -> fairlead.v1.Drill
-	6,  // 2: fairlead.v1.GetDrillResponse.drill:type_name -> fairlead.v1.Drill
-	47, // 3: fairlead.v1.Drill.at:type_name -> google.protobuf.Timestamp
-	46, // 4: fairlead.v1.Drill.length:type_name -> google.protobuf.Duration
-	46, // 5: fairlead.v1.Drill.elapsed:type_name -> google.protobuf.Duration
-	7,  // 6: fairlead.v1.Drill.named:type_name -> fairlead.v1.DrillParty
-	8,  // 7: fairlead.v1.Drill.verdict:type_name -> fairlead.v1.DrillVerdict
-	46, // 8: fairlead.v1.DrillParty.back_after:type_name -> google.protobuf.Duration
-	46, // 9: fairlead.v1.DrillParty.away:type_name -> google.protobuf.Duration
-	46, // 10: fairlead.v1.DrillVerdict.oldest:type_name -> google.protobuf.Duration
-	46, // 11: fairlead.v1.DrillVerdict.returned:type_name -> google.protobuf.Duration
-	11, // 12: fairlead.v1.ListSubscribersResponse.versions:type_name -> fairlead.v1.HeldVersion
-	12, // 13: fairlead.v1.ListSubscribersResponse.subscribers:type_name -> fairlead.v1.SubscriberRow
-	46, // 14: fairlead.v1.HeldVersion.behind:type_name -> google.protobuf.Duration
-	46, // 15: fairlead.v1.SubscriberRow.behind:type_name -> google.protobuf.Duration
-	46, // 16: fairlead.v1.SubscriberRow.silent:type_name -> google.protobuf.Duration
-	15, // 17: fairlead.v1.ListRoutersResponse.routers:type_name -> fairlead.v1.Router
-	46, // 18: fairlead.v1.Router.silent:type_name -> google.protobuf.Duration
-	18, // 19: fairlead.v1.GetPropagationResponse.latencies:type_name -> fairlead.v1.PropagationLatency
-	19, // 20: fairlead.v1.GetPropagationResponse.promises:type_name -> fairlead.v1.PropagationPromise
-	12, // 21: fairlead.v1.GetPropagationResponse.behind:type_name -> fairlead.v1.SubscriberRow
-	46, // 22: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
-	46, // 23: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
-	46, // 24: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
-	46, // 25: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
-	46, // 26: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
-	22, // 27: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
-	47, // 28: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
-	46, // 29: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
-	48, // 30: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
-	25, // 31: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
-	26, // 32: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
-	46, // 33: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
-	49, // 34: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	46, // 35: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
-	47, // 36: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
-	47, // 37: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
-	29, // 38: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
-	29, // 39: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
-	30, // 40: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
-	47, // 41: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
-	47, // 42: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
-	36, // 43: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	35, // 44: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
-	35, // 45: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
-	36, // 46: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	41, // 47: fairlead.v1.GetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
-	41, // 48: fairlead.v1.SetPolicyRequest.policy:type_name -> fairlead.v1.ServicePolicy
-	41, // 49: fairlead.v1.SetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
-	42, // 50: fairlead.v1.ServicePolicy.guard:type_name -> fairlead.v1.GuardPolicy
-	43, // 51: fairlead.v1.ServicePolicy.ramp:type_name -> fairlead.v1.RampPolicy
-	50, // 52: fairlead.v1.DecideGuardResponse.decided:type_name -> fairlead.v1.GuardState
-	20, // 53: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
-	23, // 54: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
-	27, // 55: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
-	31, // 56: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
-	33, // 57: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
-	37, // 58: fairlead.v1.DiscoveryAPIService.GetPolicy:input_type -> fairlead.v1.GetPolicyRequest
-	39, // 59: fairlead.v1.DiscoveryAPIService.SetPolicy:input_type -> fairlead.v1.SetPolicyRequest
-	44, // 60: fairlead.v1.DiscoveryAPIService.DecideGuard:input_type -> fairlead.v1.DecideGuardRequest
-	9,  // 61: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
-	13, // 62: fairlead.v1.DiscoveryAPIService.ListRouters:input_type -> fairlead.v1.ListRoutersRequest
-	16, // 63: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
-	0,  // 64: fairlead.v1.DiscoveryAPIService.StartDrill:input_type -> fairlead.v1.StartDrillRequest
-	2,  // 65: fairlead.v1.DiscoveryAPIService.GetDrill:input_type -> fairlead.v1.GetDrillRequest
-	4,  // 66: fairlead.v1.DiscoveryAPIService.EndDrill:input_type -> fairlead.v1.EndDrillRequest
-	21, // 67: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
-	24, // 68: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
-	28, // 69: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
-	32, // 70: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
-	34, // 71: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
-	38, // 72: fairlead.v1.DiscoveryAPIService.GetPolicy:output_type -> fairlead.v1.GetPolicyResponse
-	40, // 73: fairlead.v1.DiscoveryAPIService.SetPolicy:output_type -> fairlead.v1.SetPolicyResponse
-	45, // 74: fairlead.v1.DiscoveryAPIService.DecideGuard:output_type -> fairlead.v1.DecideGuardResponse
-	10, // 75: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
-	14, // 76: fairlead.v1.DiscoveryAPIService.ListRouters:output_type -> fairlead.v1.ListRoutersResponse
-	17, // 77: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
-	1,  // 78: fairlead.v1.DiscoveryAPIService.StartDrill:output_type -> fairlead.v1.StartDrillResponse
-	3,  // 79: fairlead.v1.DiscoveryAPIService.GetDrill:output_type -> fairlead.v1.GetDrillResponse
-	5,  // 80: fairlead.v1.DiscoveryAPIService.EndDrill:output_type -> fairlead.v1.EndDrillResponse
-	67, // [67:81] is the sub-list for method output_type
-	53, // [53:67] is the sub-list for method input_type
-	53, // [53:53] is the sub-list for extension type_name
-	53, // [53:53] is the sub-list for extension extendee
-	0,  // [0:53] is the sub-list for field type_name
+	49, // 0: fairlead.v1.PrepareDrillRequest.length:type_name -> google.protobuf.Duration
+	49, // 1: fairlead.v1.PrepareDrillResponse.length:type_name -> google.protobuf.Duration
+	49, // 2: fairlead.v1.StartDrillRequest.length:type_name -> google.protobuf.Duration
+	8,  // 3: fairlead.v1.StartDrillResponse.drill:type_name -> fairlead.v1.Drill
+	8,  // 4: fairlead.v1.GetDrillResponse.drill:type_name -> fairlead.v1.Drill
+	50, // 5: fairlead.v1.Drill.at:type_name -> google.protobuf.Timestamp
+	49, // 6: fairlead.v1.Drill.length:type_name -> google.protobuf.Duration
+	49, // 7: fairlead.v1.Drill.elapsed:type_name -> google.protobuf.Duration
+	10, // 8: fairlead.v1.Drill.named:type_name -> fairlead.v1.DrillParty
+	11, // 9: fairlead.v1.Drill.verdict:type_name -> fairlead.v1.DrillVerdict
+	9,  // 10: fairlead.v1.Drill.routers:type_name -> fairlead.v1.DrillRouter
+	49, // 11: fairlead.v1.DrillRouter.silent:type_name -> google.protobuf.Duration
+	49, // 12: fairlead.v1.DrillParty.back_after:type_name -> google.protobuf.Duration
+	49, // 13: fairlead.v1.DrillParty.away:type_name -> google.protobuf.Duration
+	49, // 14: fairlead.v1.DrillVerdict.oldest:type_name -> google.protobuf.Duration
+	49, // 15: fairlead.v1.DrillVerdict.returned:type_name -> google.protobuf.Duration
+	49, // 16: fairlead.v1.DrillVerdict.silent:type_name -> google.protobuf.Duration
+	14, // 17: fairlead.v1.ListSubscribersResponse.versions:type_name -> fairlead.v1.HeldVersion
+	15, // 18: fairlead.v1.ListSubscribersResponse.subscribers:type_name -> fairlead.v1.SubscriberRow
+	49, // 19: fairlead.v1.HeldVersion.behind:type_name -> google.protobuf.Duration
+	49, // 20: fairlead.v1.SubscriberRow.behind:type_name -> google.protobuf.Duration
+	49, // 21: fairlead.v1.SubscriberRow.silent:type_name -> google.protobuf.Duration
+	18, // 22: fairlead.v1.ListRoutersResponse.routers:type_name -> fairlead.v1.Router
+	49, // 23: fairlead.v1.Router.silent:type_name -> google.protobuf.Duration
+	21, // 24: fairlead.v1.GetPropagationResponse.latencies:type_name -> fairlead.v1.PropagationLatency
+	22, // 25: fairlead.v1.GetPropagationResponse.promises:type_name -> fairlead.v1.PropagationPromise
+	15, // 26: fairlead.v1.GetPropagationResponse.behind:type_name -> fairlead.v1.SubscriberRow
+	49, // 27: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
+	49, // 28: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
+	49, // 29: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
+	49, // 30: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
+	49, // 31: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
+	25, // 32: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
+	50, // 33: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
+	49, // 34: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
+	51, // 35: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
+	28, // 36: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
+	29, // 37: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
+	49, // 38: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
+	52, // 39: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	49, // 40: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
+	50, // 41: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
+	50, // 42: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
+	32, // 43: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
+	32, // 44: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
+	33, // 45: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
+	50, // 46: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
+	50, // 47: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
+	39, // 48: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	38, // 49: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
+	38, // 50: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
+	39, // 51: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	44, // 52: fairlead.v1.GetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
+	44, // 53: fairlead.v1.SetPolicyRequest.policy:type_name -> fairlead.v1.ServicePolicy
+	44, // 54: fairlead.v1.SetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
+	45, // 55: fairlead.v1.ServicePolicy.guard:type_name -> fairlead.v1.GuardPolicy
+	46, // 56: fairlead.v1.ServicePolicy.ramp:type_name -> fairlead.v1.RampPolicy
+	53, // 57: fairlead.v1.DecideGuardResponse.decided:type_name -> fairlead.v1.GuardState
+	23, // 58: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
+	26, // 59: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
+	30, // 60: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
+	34, // 61: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
+	36, // 62: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
+	40, // 63: fairlead.v1.DiscoveryAPIService.GetPolicy:input_type -> fairlead.v1.GetPolicyRequest
+	42, // 64: fairlead.v1.DiscoveryAPIService.SetPolicy:input_type -> fairlead.v1.SetPolicyRequest
+	47, // 65: fairlead.v1.DiscoveryAPIService.DecideGuard:input_type -> fairlead.v1.DecideGuardRequest
+	12, // 66: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
+	16, // 67: fairlead.v1.DiscoveryAPIService.ListRouters:input_type -> fairlead.v1.ListRoutersRequest
+	19, // 68: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
+	0,  // 69: fairlead.v1.DiscoveryAPIService.PrepareDrill:input_type -> fairlead.v1.PrepareDrillRequest
+	2,  // 70: fairlead.v1.DiscoveryAPIService.StartDrill:input_type -> fairlead.v1.StartDrillRequest
+	4,  // 71: fairlead.v1.DiscoveryAPIService.GetDrill:input_type -> fairlead.v1.GetDrillRequest
+	6,  // 72: fairlead.v1.DiscoveryAPIService.EndDrill:input_type -> fairlead.v1.EndDrillRequest
+	24, // 73: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
+	27, // 74: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
+	31, // 75: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
+	35, // 76: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
+	37, // 77: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
+	41, // 78: fairlead.v1.DiscoveryAPIService.GetPolicy:output_type -> fairlead.v1.GetPolicyResponse
+	43, // 79: fairlead.v1.DiscoveryAPIService.SetPolicy:output_type -> fairlead.v1.SetPolicyResponse
+	48, // 80: fairlead.v1.DiscoveryAPIService.DecideGuard:output_type -> fairlead.v1.DecideGuardResponse
+	13, // 81: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
+	17, // 82: fairlead.v1.DiscoveryAPIService.ListRouters:output_type -> fairlead.v1.ListRoutersResponse
+	20, // 83: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
+	1,  // 84: fairlead.v1.DiscoveryAPIService.PrepareDrill:output_type -> fairlead.v1.PrepareDrillResponse
+	3,  // 85: fairlead.v1.DiscoveryAPIService.StartDrill:output_type -> fairlead.v1.StartDrillResponse
+	5,  // 86: fairlead.v1.DiscoveryAPIService.GetDrill:output_type -> fairlead.v1.GetDrillResponse
+	7,  // 87: fairlead.v1.DiscoveryAPIService.EndDrill:output_type -> fairlead.v1.EndDrillResponse
+	73, // [73:88] is the sub-list for method output_type
+	58, // [58:73] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_discovery_proto_init() }
@@ -3683,14 +3987,14 @@ func file_fairlead_v1_discovery_proto_init() {
 		return
 	}
 	file_fairlead_v1_operator_proto_init()
-	file_fairlead_v1_discovery_proto_msgTypes[42].OneofWrappers = []any{}
+	file_fairlead_v1_discovery_proto_msgTypes[45].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_discovery_proto_rawDesc), len(file_fairlead_v1_discovery_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   46,
+			NumMessages:   49,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

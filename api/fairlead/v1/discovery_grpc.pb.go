@@ -30,6 +30,7 @@ const (
 	DiscoveryAPIService_ListSubscribers_FullMethodName = "/fairlead.v1.DiscoveryAPIService/ListSubscribers"
 	DiscoveryAPIService_ListRouters_FullMethodName     = "/fairlead.v1.DiscoveryAPIService/ListRouters"
 	DiscoveryAPIService_GetPropagation_FullMethodName  = "/fairlead.v1.DiscoveryAPIService/GetPropagation"
+	DiscoveryAPIService_PrepareDrill_FullMethodName    = "/fairlead.v1.DiscoveryAPIService/PrepareDrill"
 	DiscoveryAPIService_StartDrill_FullMethodName      = "/fairlead.v1.DiscoveryAPIService/StartDrill"
 	DiscoveryAPIService_GetDrill_FullMethodName        = "/fairlead.v1.DiscoveryAPIService/GetDrill"
 	DiscoveryAPIService_EndDrill_FullMethodName        = "/fairlead.v1.DiscoveryAPIService/EndDrill"
@@ -70,6 +71,9 @@ type DiscoveryAPIServiceClient interface {
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(ctx context.Context, in *GetPropagationRequest, opts ...grpc.CallOption) (*GetPropagationResponse, error)
+	// PrepareDrill says whether a drill may begin, and who would not route as they
+	// should without control. Nothing begins.
+	PrepareDrill(ctx context.Context, in *PrepareDrillRequest, opts ...grpc.CallOption) (*PrepareDrillResponse, error)
 	// StartDrill keeps control away for a while on the running system: it answers
 	// no stream, and leads nothing. It ends by itself.
 	StartDrill(ctx context.Context, in *StartDrillRequest, opts ...grpc.CallOption) (*StartDrillResponse, error)
@@ -197,6 +201,16 @@ func (c *discoveryAPIServiceClient) GetPropagation(ctx context.Context, in *GetP
 	return out, nil
 }
 
+func (c *discoveryAPIServiceClient) PrepareDrill(ctx context.Context, in *PrepareDrillRequest, opts ...grpc.CallOption) (*PrepareDrillResponse, error) {
+	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
+	out := new(PrepareDrillResponse)
+	err := c.cc.Invoke(ctx, DiscoveryAPIService_PrepareDrill_FullMethodName, in, out, cOpts...)
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
 func (c *discoveryAPIServiceClient) StartDrill(ctx context.Context, in *StartDrillRequest, opts ...grpc.CallOption) (*StartDrillResponse, error) {
 	cOpts := append([]grpc.CallOption{grpc.StaticMethod()}, opts...)
 	out := new(StartDrillResponse)
@@ -262,6 +276,9 @@ type DiscoveryAPIServiceServer interface {
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(context.Context, *GetPropagationRequest) (*GetPropagationResponse, error)
+	// PrepareDrill says whether a drill may begin, and who would not route as they
+	// should without control. Nothing begins.
+	PrepareDrill(context.Context, *PrepareDrillRequest) (*PrepareDrillResponse, error)
 	// StartDrill keeps control away for a while on the running system: it answers
 	// no stream, and leads nothing. It ends by itself.
 	StartDrill(context.Context, *StartDrillRequest) (*StartDrillResponse, error)
@@ -311,6 +328,9 @@ func (UnimplementedDiscoveryAPIServiceServer) ListRouters(context.Context, *List
 }
 func (UnimplementedDiscoveryAPIServiceServer) GetPropagation(context.Context, *GetPropagationRequest) (*GetPropagationResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method GetPropagation not implemented")
+}
+func (UnimplementedDiscoveryAPIServiceServer) PrepareDrill(context.Context, *PrepareDrillRequest) (*PrepareDrillResponse, error) {
+	return nil, status.Error(codes.Unimplemented, "method PrepareDrill not implemented")
 }
 func (UnimplementedDiscoveryAPIServiceServer) StartDrill(context.Context, *StartDrillRequest) (*StartDrillResponse, error) {
 	return nil, status.Error(codes.Unimplemented, "method StartDrill not implemented")
@@ -540,6 +560,24 @@ func _DiscoveryAPIService_GetPropagation_Handler(srv interface{}, ctx context.Co
 	return interceptor(ctx, in, info, handler)
 }
 
+func _DiscoveryAPIService_PrepareDrill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
+	in := new(PrepareDrillRequest)
+	if err := dec(in); err != nil {
+		return nil, err
+	}
+	if interceptor == nil {
+		return srv.(DiscoveryAPIServiceServer).PrepareDrill(ctx, in)
+	}
+	info := &grpc.UnaryServerInfo{
+		Server:     srv,
+		FullMethod: DiscoveryAPIService_PrepareDrill_FullMethodName,
+	}
+	handler := func(ctx context.Context, req interface{}) (interface{}, error) {
+		return srv.(DiscoveryAPIServiceServer).PrepareDrill(ctx, req.(*PrepareDrillRequest))
+	}
+	return interceptor(ctx, in, info, handler)
+}
+
 func _DiscoveryAPIService_StartDrill_Handler(srv interface{}, ctx context.Context, dec func(interface{}) error, interceptor grpc.UnaryServerInterceptor) (interface{}, error) {
 	in := new(StartDrillRequest)
 	if err := dec(in); err != nil {
@@ -644,6 +682,10 @@ var DiscoveryAPIService_ServiceDesc = grpc.ServiceDesc{
 		{
 			MethodName: "GetPropagation",
 			Handler:    _DiscoveryAPIService_GetPropagation_Handler,
+		},
+		{
+			MethodName: "PrepareDrill",
+			Handler:    _DiscoveryAPIService_PrepareDrill_Handler,
 		},
 		{
 			MethodName: "StartDrill",

@@ -1,7 +1,9 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -14,6 +16,9 @@ import (
 
 // Drills exercises what is claimed of the running system.
 type Drills interface {
+	// Prepare says how many are connected, and who would not route as they should
+	// without control; an error, why none may begin.
+	Prepare(length time.Duration) (parties int, doubts []string, err error)
 	// Start keeps control away for so long.
 	Start(ctx context.Context, length time.Duration) error
 	// Last drill of this control, when it began and how long it has taken; nil is none.
@@ -22,16 +27,32 @@ type Drills interface {
 	End() error
 }
 
+func lengthOf(d *durationpb.Duration) time.Duration {
+	if d == nil {
+		return drill.Default
+	}
+	return d.AsDuration()
+}
+
+// PrepareDrill says what a drill would begin with.
+func (a *API) PrepareDrill(_ context.Context, req *connect.Request[fairleadv1.PrepareDrillRequest]) (*connect.Response[fairleadv1.PrepareDrillResponse], error) {
+	if a.Drills == nil {
+		return nil, fault.New(fault.Unavailable, "", "no drill can be made here")
+	}
+	length := lengthOf(req.Msg.GetLength())
+	parties, doubts, err := a.Drills.Prepare(length)
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&fairleadv1.PrepareDrillResponse{Length: durationpb.New(length), Parties: int32(parties), Doubts: doubts}), nil
+}
+
 // StartDrill keeps control away for a while.
 func (a *API) StartDrill(ctx context.Context, req *connect.Request[fairleadv1.StartDrillRequest]) (*connect.Response[fairleadv1.StartDrillResponse], error) {
 	if a.Drills == nil {
 		return nil, fault.New(fault.Unavailable, "", "no drill can be made here")
 	}
-	length := drill.Default
-	if req.Msg.GetLength() != nil {
-		length = req.Msg.GetLength().AsDuration()
-	}
-	if err := a.Drills.Start(ctx, length); err != nil {
+	if err := a.Drills.Start(ctx, lengthOf(req.Msg.GetLength())); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&fairleadv1.StartDrillResponse{Drill: a.drill()}), nil
@@ -69,7 +90,7 @@ func (a *API) drill() *fairleadv1.Drill {
 		return nil
 	}
 	out := &fairleadv1.Drill{
-		Id: d.ID, State: string(d.State), At: timestamp(at), Length: durationpb.New(d.Length), Elapsed: durationpb.New(elapsed), Aborted: d.Aborted, Parties: int32(len(d.Parties)),
+		Id: d.ID, State: string(d.State), At: timestamp(at), Length: durationpb.New(d.Length), Elapsed: durationpb.New(elapsed), Aborted: d.Aborted, Parties: int32(len(d.Parties)), Doubts: d.Doubts,
 	}
 	for _, p := range d.Parties {
 		if p.Back {
@@ -77,7 +98,7 @@ func (a *API) drill() *fairleadv1.Drill {
 		}
 	}
 	for _, p := range d.Parties[:min(len(d.Parties), mostParties)] {
-		x := &fairleadv1.DrillParty{Role: p.Role, Name: p.Name, Back: p.Back, StartedAnew: p.Anew}
+		x := &fairleadv1.DrillParty{Role: p.Role, Name: p.Name, Back: p.Back, StartedAnew: p.Anew, Elsewhere: p.Elsewhere}
 		if p.Back {
 			x.BackAfter = durationpb.New(p.BackAfter)
 		}
@@ -86,11 +107,19 @@ func (a *API) drill() *fairleadv1.Drill {
 		}
 		out.Named = append(out.Named, x)
 	}
+	slices.SortStableFunc(d.Routers, func(x, y drill.Router) int { return cmp.Compare(len(y.Against), len(x.Against)) })
+	for _, r := range d.Routers[:min(len(d.Routers), mostParties)] {
+		out.Routers = append(out.Routers, &fairleadv1.DrillRouter{
+			Role: r.Role, Name: r.Name, Before: int32(r.Before), After: int32(r.After), Services: int32(r.Services), Current: int32(r.Current),
+			Serves: r.Serves.String(), Silent: durationpb.New(r.Silent), Against: r.Against,
+		})
+	}
 	if d.State == drill.Over {
 		v := d.Verdict()
 		out.Verdict = &fairleadv1.DrillVerdict{
 			Held: v.Held, Against: v.Against, Notes: v.Notes, Calls: v.Calls, Failed: v.Failed, Unroutable: v.Unroutable,
 			Oldest: durationpb.New(v.Oldest), Returned: durationpb.New(v.Returned),
+			Asked: int32(v.Asked), Silent: durationpb.New(v.Silent),
 		}
 	}
 	return out

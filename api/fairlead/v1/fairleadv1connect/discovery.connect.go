@@ -66,6 +66,9 @@ const (
 	// DiscoveryAPIServiceGetPropagationProcedure is the fully-qualified name of the
 	// DiscoveryAPIService's GetPropagation RPC.
 	DiscoveryAPIServiceGetPropagationProcedure = "/fairlead.v1.DiscoveryAPIService/GetPropagation"
+	// DiscoveryAPIServicePrepareDrillProcedure is the fully-qualified name of the DiscoveryAPIService's
+	// PrepareDrill RPC.
+	DiscoveryAPIServicePrepareDrillProcedure = "/fairlead.v1.DiscoveryAPIService/PrepareDrill"
 	// DiscoveryAPIServiceStartDrillProcedure is the fully-qualified name of the DiscoveryAPIService's
 	// StartDrill RPC.
 	DiscoveryAPIServiceStartDrillProcedure = "/fairlead.v1.DiscoveryAPIService/StartDrill"
@@ -107,6 +110,9 @@ type DiscoveryAPIServiceClient interface {
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error)
+	// PrepareDrill says whether a drill may begin, and who would not route as they
+	// should without control. Nothing begins.
+	PrepareDrill(context.Context, *connect.Request[v1.PrepareDrillRequest]) (*connect.Response[v1.PrepareDrillResponse], error)
 	// StartDrill keeps control away for a while on the running system: it answers
 	// no stream, and leads nothing. It ends by itself.
 	StartDrill(context.Context, *connect.Request[v1.StartDrillRequest]) (*connect.Response[v1.StartDrillResponse], error)
@@ -193,6 +199,12 @@ func NewDiscoveryAPIServiceClient(httpClient connect.HTTPClient, baseURL string,
 			connect.WithSchema(discoveryAPIServiceMethods.ByName("GetPropagation")),
 			connect.WithClientOptions(opts...),
 		),
+		prepareDrill: connect.NewClient[v1.PrepareDrillRequest, v1.PrepareDrillResponse](
+			httpClient,
+			baseURL+DiscoveryAPIServicePrepareDrillProcedure,
+			connect.WithSchema(discoveryAPIServiceMethods.ByName("PrepareDrill")),
+			connect.WithClientOptions(opts...),
+		),
 		startDrill: connect.NewClient[v1.StartDrillRequest, v1.StartDrillResponse](
 			httpClient,
 			baseURL+DiscoveryAPIServiceStartDrillProcedure,
@@ -227,6 +239,7 @@ type discoveryAPIServiceClient struct {
 	listSubscribers *connect.Client[v1.ListSubscribersRequest, v1.ListSubscribersResponse]
 	listRouters     *connect.Client[v1.ListRoutersRequest, v1.ListRoutersResponse]
 	getPropagation  *connect.Client[v1.GetPropagationRequest, v1.GetPropagationResponse]
+	prepareDrill    *connect.Client[v1.PrepareDrillRequest, v1.PrepareDrillResponse]
 	startDrill      *connect.Client[v1.StartDrillRequest, v1.StartDrillResponse]
 	getDrill        *connect.Client[v1.GetDrillRequest, v1.GetDrillResponse]
 	endDrill        *connect.Client[v1.EndDrillRequest, v1.EndDrillResponse]
@@ -287,6 +300,11 @@ func (c *discoveryAPIServiceClient) GetPropagation(ctx context.Context, req *con
 	return c.getPropagation.CallUnary(ctx, req)
 }
 
+// PrepareDrill calls fairlead.v1.DiscoveryAPIService.PrepareDrill.
+func (c *discoveryAPIServiceClient) PrepareDrill(ctx context.Context, req *connect.Request[v1.PrepareDrillRequest]) (*connect.Response[v1.PrepareDrillResponse], error) {
+	return c.prepareDrill.CallUnary(ctx, req)
+}
+
 // StartDrill calls fairlead.v1.DiscoveryAPIService.StartDrill.
 func (c *discoveryAPIServiceClient) StartDrill(ctx context.Context, req *connect.Request[v1.StartDrillRequest]) (*connect.Response[v1.StartDrillResponse], error) {
 	return c.startDrill.CallUnary(ctx, req)
@@ -332,6 +350,9 @@ type DiscoveryAPIServiceHandler interface {
 	// GetPropagation says how soon those who route by a service's view
 	// acknowledged its versions, against what is promised.
 	GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error)
+	// PrepareDrill says whether a drill may begin, and who would not route as they
+	// should without control. Nothing begins.
+	PrepareDrill(context.Context, *connect.Request[v1.PrepareDrillRequest]) (*connect.Response[v1.PrepareDrillResponse], error)
 	// StartDrill keeps control away for a while on the running system: it answers
 	// no stream, and leads nothing. It ends by itself.
 	StartDrill(context.Context, *connect.Request[v1.StartDrillRequest]) (*connect.Response[v1.StartDrillResponse], error)
@@ -414,6 +435,12 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 		connect.WithSchema(discoveryAPIServiceMethods.ByName("GetPropagation")),
 		connect.WithHandlerOptions(opts...),
 	)
+	discoveryAPIServicePrepareDrillHandler := connect.NewUnaryHandler(
+		DiscoveryAPIServicePrepareDrillProcedure,
+		svc.PrepareDrill,
+		connect.WithSchema(discoveryAPIServiceMethods.ByName("PrepareDrill")),
+		connect.WithHandlerOptions(opts...),
+	)
 	discoveryAPIServiceStartDrillHandler := connect.NewUnaryHandler(
 		DiscoveryAPIServiceStartDrillProcedure,
 		svc.StartDrill,
@@ -456,6 +483,8 @@ func NewDiscoveryAPIServiceHandler(svc DiscoveryAPIServiceHandler, opts ...conne
 			discoveryAPIServiceListRoutersHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceGetPropagationProcedure:
 			discoveryAPIServiceGetPropagationHandler.ServeHTTP(w, r)
+		case DiscoveryAPIServicePrepareDrillProcedure:
+			discoveryAPIServicePrepareDrillHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceStartDrillProcedure:
 			discoveryAPIServiceStartDrillHandler.ServeHTTP(w, r)
 		case DiscoveryAPIServiceGetDrillProcedure:
@@ -513,6 +542,10 @@ func (UnimplementedDiscoveryAPIServiceHandler) ListRouters(context.Context, *con
 
 func (UnimplementedDiscoveryAPIServiceHandler) GetPropagation(context.Context, *connect.Request[v1.GetPropagationRequest]) (*connect.Response[v1.GetPropagationResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.GetPropagation is not implemented"))
+}
+
+func (UnimplementedDiscoveryAPIServiceHandler) PrepareDrill(context.Context, *connect.Request[v1.PrepareDrillRequest]) (*connect.Response[v1.PrepareDrillResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("fairlead.v1.DiscoveryAPIService.PrepareDrill is not implemented"))
 }
 
 func (UnimplementedDiscoveryAPIServiceHandler) StartDrill(context.Context, *connect.Request[v1.StartDrillRequest]) (*connect.Response[v1.StartDrillResponse], error) {
