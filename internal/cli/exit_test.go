@@ -262,7 +262,7 @@ func TestEveryReadingCommandHasTheSameKeysEmptyOrFullInJSONAndYAML(t *testing.T)
 	for _, r := range append([][2]string{
 		{"deploy hello --env A=1 -- python3", ended}, // changes, and changes nothing the second time
 		{"get hello", "at by deleted generation hostNames instances paused round service template traffic"},
-		{"status hello", "alarms deleting deployment generation hostNames instances missing needsOperator notes observedGeneration paused pinned revisions routes service stops traffic url view viewHolders wantedTraffic warm warmUntil"},
+		{"status hello", "alarms deleting deployment generation hostNames instances missing needsOperator notes observedGeneration paused pinned refused revisions routes service stops traffic url view viewHolders wantedTraffic warm warmUntil"},
 		{"revisions hello", "revisions"},
 		{"explain hello", "sections service summary"},
 		{"events hello", "events"},

@@ -33,6 +33,9 @@ func (cmd *subscribersCmd) Run(c *call) error {
 	plainFields(resp.Msg)
 	m := resp.Msg
 	c.out.line("%s: view %s, held by %d that are connected", m.GetService(), cmp.Or(m.GetPublished(), "not published"), m.GetCallers())
+	if m.GetRefused() > 0 {
+		c.out.line("%s", c.out.paint(red, fmt.Sprintf("%d more are refused by its policy, and may still pick by what they hold", m.GetRefused())))
+	}
 	if cmd.Versions {
 		c.tellVersions(m)
 	} else {
@@ -68,7 +71,9 @@ func (c *call) tellSubscribers(all []*fairleadv1.SubscriberRow) {
 			who += " via " + s.GetVia()
 		}
 		var notes []string
-		if !s.GetConnected() {
+		if s.GetRefused() != nil {
+			notes = append(notes, c.out.paint(red, s.GetStands()))
+		} else if !s.GetConnected() {
 			notes = append(notes, c.out.paint(red, s.GetStands()))
 		}
 		if s.GetObjection() != "" {

@@ -55,6 +55,9 @@ func (p *printer) status(s *fairleadv1.GetStatusResponse) {
 	if s.GetView() != "" {
 		p.line("view           %s, %s", s.GetView(), heldBy(s.GetViewHolders()))
 	}
+	if n := s.GetRefused(); n > 0 {
+		p.line("refused        %d by policy, which may still pick by what they hold: fairlead subscribers %s", n, s.GetService())
+	}
 	p.deployment(s.GetDeployment())
 	for _, w := range s.GetStops() {
 		p.line("waits          %s", w)

@@ -72,7 +72,7 @@ func (c *call) explainInstance(cl *client, service, instance string) error {
 
 // heldBy says who picks by the published view, and who does not.
 func heldBy(all []*fairleadv1.ViewHolder) string {
-	var current, others []string
+	var current, others, refused []string
 	for _, h := range all {
 		text := h.GetSubscriber()
 		if !h.GetConnected() {
@@ -82,6 +82,8 @@ func heldBy(all []*fairleadv1.ViewHolder) string {
 			text += " (otherwise: " + h.GetObjection() + ")"
 		}
 		switch {
+		case h.GetRefused() != nil:
+			refused = append(refused, fmt.Sprintf("%s by %s", text, h.GetVersion()))
 		case h.GetCurrent():
 			current = append(current, text)
 		case h.GetVersion() == "":
@@ -96,6 +98,9 @@ func heldBy(all []*fairleadv1.ViewHolder) string {
 	}
 	if len(others) > 0 {
 		out += "; behind: " + strings.Join(others, ", ")
+	}
+	if len(refused) > 0 {
+		out += "; refused by policy, and may still pick: " + strings.Join(refused, ", ")
 	}
 	return out
 }

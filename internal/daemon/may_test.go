@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -66,7 +67,15 @@ func TestACallerThatAPolicyDoesNotAllowIsRefusedByNameAndCounted(t *testing.T) {
 		t.Errorf("asked, it is refused by %v", err)
 	}
 
-	r, err := resolver.Open(ctx, resolver.Config{StateDir: t.TempDir(), Services: []string{"pay"}, Plane: []string{api}, Identity: dir, FirstView: -1})
+	var refusals atomic.Int32
+	r, err := resolver.Open(ctx, resolver.Config{
+		StateDir: t.TempDir(), Services: []string{"pay"}, Plane: []string{api}, Identity: dir, FirstView: -1,
+		Observer: func(e resolver.Event) {
+			if e.Kind == resolver.SubscriptionRefused {
+				refusals.Add(1)
+			}
+		},
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,5 +103,20 @@ func TestACallerThatAPolicyDoesNotAllowIsRefusedByNameAndCounted(t *testing.T) {
 	}
 	if err := until(ctx, func() bool { return refused() == "" }); err != nil {
 		t.Errorf("it is served, and said to be refused: %q", refused())
+	}
+
+	// It is shut out while it holds a view: it goes on by that, and both sides say so.
+	says(t, data, "caller/batch", "subscribers", "pay")
+	allow("service/web")
+	if err := until(ctx, func() bool { return refused() != "" }); err != nil {
+		t.Error("a caller that holds a view is not told that it is refused")
+	}
+	if e, err := r.Pick("pay"); err != nil || e.Endpoint().Address != "127.0.0.1:9" {
+		t.Errorf("it picks %v, %v by the view that it held", e, err)
+	}
+	says(t, data, "refused by policy for", "subscribers", "pay")
+	says(t, data, "1 more are refused by its policy, and may still pick by what they hold", "subscribers", "pay")
+	if err := until(ctx, func() bool { return refusals.Load() == 2 }); err != nil {
+		t.Errorf("its observer was told of %d refusals", refusals.Load())
 	}
 }

@@ -51,7 +51,7 @@ func (e *explainer) differing() []string {
 			out = append(out, text)
 		}
 	}
-	return append(out, e.unheard()...)
+	return slices.Concat(out, e.unheard(), e.Refused)
 }
 
 // unheard says of each host whose word is old what of the service it ran.

@@ -30,6 +30,9 @@ type Facts struct {
 	Alarms []string
 	// Stops that wait for callers, in words.
 	Stops []string
+	// Refused are callers that its policy refuses, and that may still pick by what
+	// they hold, in words.
+	Refused []string
 	// Now, as instants are shown against it.
 	Now time.Time
 }

@@ -131,7 +131,7 @@ func (r *Relay) tally() *pb.SubscribeRequest {
 	r.tallied = now
 	m := &pb.RelayTally{}
 	for _, t := range r.server.Tallies() {
-		if before := r.told.tallies[t.GetService()]; before == nil && t.GetSubscribers() == 0 || proto.Equal(before, t) {
+		if before := r.told.tallies[t.GetService()]; before == nil && t.GetSubscribers()+t.GetRefused() == 0 || proto.Equal(before, t) {
 			continue
 		}
 		r.told.tallies[t.GetService()] = t

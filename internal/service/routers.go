@@ -93,6 +93,9 @@ func (g KnownGateway) stands(s *Snapshot) string {
 // Stands says how a caller stands to the newest view, and until when it counts as
 // one who may pick by an earlier one; empty: it does not, or not any more.
 func (h ViewHolder) Stands() (words, until string) {
+	if h.Refused > 0 {
+		return h.standsRefused(), ""
+	}
 	switch left := (routing.Grace - h.Silent).Round(time.Second); {
 	case !h.Connected && left > 0:
 		return "left", fmt.Sprintf("it is back, or %s have passed", left)
@@ -116,4 +119,17 @@ func (h ViewHolder) Stands() (words, until string) {
 		return words + ", and nobody waits for it any more", ""
 	}
 	return words, fmt.Sprintf("it acknowledges the newest view, or %s have passed", left)
+}
+
+// standsRefused: nobody waits for it, since it will acknowledge nothing more.
+func (h ViewHolder) standsRefused() string {
+	age := ""
+	if h.Behind > 0 {
+		age = fmt.Sprintf(", %s out of date", h.Behind.Round(time.Second))
+	}
+	words := fmt.Sprintf("refused by policy for %s, may still pick by view %s%s", h.Refused.Round(time.Second), h.Version, age)
+	if !h.Connected {
+		words += fmt.Sprintf(" (left %s ago)", h.Silent.Round(time.Second))
+	}
+	return words + "; no stop waits for it"
 }

@@ -25,6 +25,9 @@ type ViewHolder struct {
 	Silent time.Duration
 	// Missing are features of views that it does not know.
 	Missing []string
+	// Refused is for how long the service's policy has refused it: it is given no
+	// view, and may pick by the one that it holds still. Zero: it does not.
+	Refused time.Duration
 }
 
 // Holding says who holds a service's view, and at which version.
@@ -33,6 +36,8 @@ type Holding struct {
 	Published view.Version // zero is none
 	// Callers who route by it and are connected, here or at a relay.
 	Callers int
+	// Refused are connected too, and refused by the service's policy.
+	Refused int
 	// Versions that they acknowledged last, the newest first; who acknowledged
 	// none is in none.
 	Versions []VersionHeld

@@ -938,7 +938,10 @@ type ListSubscribersResponse struct {
 	// More rows are left out.
 	More int32 `protobuf:"varint,6,opt,name=more,proto3" json:"more,omitempty"`
 	// Unheard are relays that did not say who their subscribers are.
-	Unheard       []string `protobuf:"bytes,7,rep,name=unheard,proto3" json:"unheard,omitempty"`
+	Unheard []string `protobuf:"bytes,7,rep,name=unheard,proto3" json:"unheard,omitempty"`
+	// Refused are how many more the service's policy refuses, that may still pick by
+	// the view that they held before.
+	Refused       int32 `protobuf:"varint,8,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1020,6 +1023,13 @@ func (x *ListSubscribersResponse) GetUnheard() []string {
 		return x.Unheard
 	}
 	return nil
+}
+
+func (x *ListSubscribersResponse) GetRefused() int32 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
 }
 
 type HeldVersion struct {
@@ -1108,8 +1118,11 @@ type SubscriberRow struct {
 	Routes string `protobuf:"bytes,12,opt,name=routes,proto3" json:"routes,omitempty"`
 	// Stands says in words how it stands, as ListRouters does, and Until until when
 	// it counts as one who may pick by an earlier view; empty: it does not.
-	Stands        string `protobuf:"bytes,13,opt,name=stands,proto3" json:"stands,omitempty"`
-	Until         string `protobuf:"bytes,14,opt,name=until,proto3" json:"until,omitempty"`
+	Stands string `protobuf:"bytes,13,opt,name=stands,proto3" json:"stands,omitempty"`
+	Until  string `protobuf:"bytes,14,opt,name=until,proto3" json:"until,omitempty"`
+	// Refused is for how long the service's policy has refused it: it is given no
+	// view, and may still pick by the one that it holds. Absent: it does not.
+	Refused       *durationpb.Duration `protobuf:"bytes,15,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1240,6 +1253,13 @@ func (x *SubscriberRow) GetUntil() string {
 		return x.Until
 	}
 	return ""
+}
+
+func (x *SubscriberRow) GetRefused() *durationpb.Duration {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
 }
 
 type ListRoutersRequest struct {
@@ -3598,7 +3618,7 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationR\x06silent\"F\n" +
 	"\x16ListSubscribersRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x12\n" +
-	"\x04most\x18\x02 \x01(\x05R\x04most\"\x8d\x02\n" +
+	"\x04most\x18\x02 \x01(\x05R\x04most\"\xa7\x02\n" +
 	"\x17ListSubscribersResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1c\n" +
 	"\tpublished\x18\x02 \x01(\tR\tpublished\x12\x18\n" +
@@ -3606,11 +3626,12 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\bversions\x18\x04 \x03(\v2\x18.fairlead.v1.HeldVersionR\bversions\x12<\n" +
 	"\vsubscribers\x18\x05 \x03(\v2\x1a.fairlead.v1.SubscriberRowR\vsubscribers\x12\x12\n" +
 	"\x04more\x18\x06 \x01(\x05R\x04more\x12\x18\n" +
-	"\aunheard\x18\a \x03(\tR\aunheard\"t\n" +
+	"\aunheard\x18\a \x03(\tR\aunheard\x12\x18\n" +
+	"\arefused\x18\b \x01(\x05R\arefused\"t\n" +
 	"\vHeldVersion\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x12\x18\n" +
 	"\aholders\x18\x02 \x01(\x05R\aholders\x121\n" +
-	"\x06behind\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06behind\"\x99\x03\n" +
+	"\x06behind\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x06behind\"\xce\x03\n" +
 	"\rSubscriberRow\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x10\n" +
@@ -3626,7 +3647,8 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\amissing\x18\v \x03(\tR\amissing\x12\x16\n" +
 	"\x06routes\x18\f \x01(\tR\x06routes\x12\x16\n" +
 	"\x06stands\x18\r \x01(\tR\x06stands\x12\x14\n" +
-	"\x05until\x18\x0e \x01(\tR\x05until\"B\n" +
+	"\x05until\x18\x0e \x01(\tR\x05until\x123\n" +
+	"\arefused\x18\x0f \x01(\v2\x19.google.protobuf.DurationR\arefused\"B\n" +
 	"\x12ListRoutersRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x12\n" +
 	"\x04most\x18\x02 \x01(\x05R\x04most\"\xfc\x01\n" +
@@ -3908,77 +3930,78 @@ var file_fairlead_v1_discovery_proto_depIdxs = []int32{
 	49, // 19: fairlead.v1.HeldVersion.behind:type_name -> google.protobuf.Duration
 	49, // 20: fairlead.v1.SubscriberRow.behind:type_name -> google.protobuf.Duration
 	49, // 21: fairlead.v1.SubscriberRow.silent:type_name -> google.protobuf.Duration
-	18, // 22: fairlead.v1.ListRoutersResponse.routers:type_name -> fairlead.v1.Router
-	49, // 23: fairlead.v1.Router.silent:type_name -> google.protobuf.Duration
-	21, // 24: fairlead.v1.GetPropagationResponse.latencies:type_name -> fairlead.v1.PropagationLatency
-	22, // 25: fairlead.v1.GetPropagationResponse.promises:type_name -> fairlead.v1.PropagationPromise
-	15, // 26: fairlead.v1.GetPropagationResponse.behind:type_name -> fairlead.v1.SubscriberRow
-	49, // 27: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
-	49, // 28: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
-	49, // 29: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
-	49, // 30: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
-	49, // 31: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
-	25, // 32: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
-	50, // 33: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
-	49, // 34: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
-	51, // 35: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
-	28, // 36: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
-	29, // 37: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
-	49, // 38: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
-	52, // 39: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	49, // 40: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
-	50, // 41: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
-	50, // 42: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
-	32, // 43: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
-	32, // 44: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
-	33, // 45: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
-	50, // 46: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
-	50, // 47: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
-	39, // 48: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	38, // 49: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
-	38, // 50: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
-	39, // 51: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
-	44, // 52: fairlead.v1.GetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
-	44, // 53: fairlead.v1.SetPolicyRequest.policy:type_name -> fairlead.v1.ServicePolicy
-	44, // 54: fairlead.v1.SetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
-	45, // 55: fairlead.v1.ServicePolicy.guard:type_name -> fairlead.v1.GuardPolicy
-	46, // 56: fairlead.v1.ServicePolicy.ramp:type_name -> fairlead.v1.RampPolicy
-	53, // 57: fairlead.v1.DecideGuardResponse.decided:type_name -> fairlead.v1.GuardState
-	23, // 58: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
-	26, // 59: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
-	30, // 60: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
-	34, // 61: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
-	36, // 62: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
-	40, // 63: fairlead.v1.DiscoveryAPIService.GetPolicy:input_type -> fairlead.v1.GetPolicyRequest
-	42, // 64: fairlead.v1.DiscoveryAPIService.SetPolicy:input_type -> fairlead.v1.SetPolicyRequest
-	47, // 65: fairlead.v1.DiscoveryAPIService.DecideGuard:input_type -> fairlead.v1.DecideGuardRequest
-	12, // 66: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
-	16, // 67: fairlead.v1.DiscoveryAPIService.ListRouters:input_type -> fairlead.v1.ListRoutersRequest
-	19, // 68: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
-	0,  // 69: fairlead.v1.DiscoveryAPIService.PrepareDrill:input_type -> fairlead.v1.PrepareDrillRequest
-	2,  // 70: fairlead.v1.DiscoveryAPIService.StartDrill:input_type -> fairlead.v1.StartDrillRequest
-	4,  // 71: fairlead.v1.DiscoveryAPIService.GetDrill:input_type -> fairlead.v1.GetDrillRequest
-	6,  // 72: fairlead.v1.DiscoveryAPIService.EndDrill:input_type -> fairlead.v1.EndDrillRequest
-	24, // 73: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
-	27, // 74: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
-	31, // 75: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
-	35, // 76: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
-	37, // 77: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
-	41, // 78: fairlead.v1.DiscoveryAPIService.GetPolicy:output_type -> fairlead.v1.GetPolicyResponse
-	43, // 79: fairlead.v1.DiscoveryAPIService.SetPolicy:output_type -> fairlead.v1.SetPolicyResponse
-	48, // 80: fairlead.v1.DiscoveryAPIService.DecideGuard:output_type -> fairlead.v1.DecideGuardResponse
-	13, // 81: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
-	17, // 82: fairlead.v1.DiscoveryAPIService.ListRouters:output_type -> fairlead.v1.ListRoutersResponse
-	20, // 83: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
-	1,  // 84: fairlead.v1.DiscoveryAPIService.PrepareDrill:output_type -> fairlead.v1.PrepareDrillResponse
-	3,  // 85: fairlead.v1.DiscoveryAPIService.StartDrill:output_type -> fairlead.v1.StartDrillResponse
-	5,  // 86: fairlead.v1.DiscoveryAPIService.GetDrill:output_type -> fairlead.v1.GetDrillResponse
-	7,  // 87: fairlead.v1.DiscoveryAPIService.EndDrill:output_type -> fairlead.v1.EndDrillResponse
-	73, // [73:88] is the sub-list for method output_type
-	58, // [58:73] is the sub-list for method input_type
-	58, // [58:58] is the sub-list for extension type_name
-	58, // [58:58] is the sub-list for extension extendee
-	0,  // [0:58] is the sub-list for field type_name
+	49, // 22: fairlead.v1.SubscriberRow.refused:type_name -> google.protobuf.Duration
+	18, // 23: fairlead.v1.ListRoutersResponse.routers:type_name -> fairlead.v1.Router
+	49, // 24: fairlead.v1.Router.silent:type_name -> google.protobuf.Duration
+	21, // 25: fairlead.v1.GetPropagationResponse.latencies:type_name -> fairlead.v1.PropagationLatency
+	22, // 26: fairlead.v1.GetPropagationResponse.promises:type_name -> fairlead.v1.PropagationPromise
+	15, // 27: fairlead.v1.GetPropagationResponse.behind:type_name -> fairlead.v1.SubscriberRow
+	49, // 28: fairlead.v1.GetPropagationResponse.shed:type_name -> google.protobuf.Duration
+	49, // 29: fairlead.v1.PropagationLatency.half:type_name -> google.protobuf.Duration
+	49, // 30: fairlead.v1.PropagationLatency.p99:type_name -> google.protobuf.Duration
+	49, // 31: fairlead.v1.PropagationLatency.p999:type_name -> google.protobuf.Duration
+	49, // 32: fairlead.v1.PropagationPromise.within:type_name -> google.protobuf.Duration
+	25, // 33: fairlead.v1.ListFlapsResponse.quarantines:type_name -> fairlead.v1.Quarantine
+	50, // 34: fairlead.v1.Quarantine.at:type_name -> google.protobuf.Timestamp
+	49, // 35: fairlead.v1.Quarantine.length:type_name -> google.protobuf.Duration
+	51, // 36: fairlead.v1.Quarantine.earned_by:type_name -> fairlead.v1.Transition
+	28, // 37: fairlead.v1.DiffRuntimeResponse.sources:type_name -> fairlead.v1.RuntimeSource
+	29, // 38: fairlead.v1.DiffRuntimeResponse.differences:type_name -> fairlead.v1.RuntimeDifference
+	49, // 39: fairlead.v1.RuntimeSource.lag:type_name -> google.protobuf.Duration
+	52, // 40: fairlead.v1.TestContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	49, // 41: fairlead.v1.TestContractRequest.since:type_name -> google.protobuf.Duration
+	50, // 42: fairlead.v1.TestContractResponse.from:type_name -> google.protobuf.Timestamp
+	50, // 43: fairlead.v1.TestContractResponse.to:type_name -> google.protobuf.Timestamp
+	32, // 44: fairlead.v1.TestContractResponse.removals:type_name -> fairlead.v1.TestedRemoval
+	32, // 45: fairlead.v1.TestContractResponse.spared:type_name -> fairlead.v1.TestedRemoval
+	33, // 46: fairlead.v1.TestContractResponse.trips:type_name -> fairlead.v1.TestedTrip
+	50, // 47: fairlead.v1.TestedRemoval.at:type_name -> google.protobuf.Timestamp
+	50, // 48: fairlead.v1.TestedTrip.at:type_name -> google.protobuf.Timestamp
+	39, // 49: fairlead.v1.SetExternalRequest.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	38, // 50: fairlead.v1.SetExternalResponse.external:type_name -> fairlead.v1.External
+	38, // 51: fairlead.v1.ListExternalsResponse.externals:type_name -> fairlead.v1.External
+	39, // 52: fairlead.v1.External.endpoints:type_name -> fairlead.v1.ExternalEndpoint
+	44, // 53: fairlead.v1.GetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
+	44, // 54: fairlead.v1.SetPolicyRequest.policy:type_name -> fairlead.v1.ServicePolicy
+	44, // 55: fairlead.v1.SetPolicyResponse.policy:type_name -> fairlead.v1.ServicePolicy
+	45, // 56: fairlead.v1.ServicePolicy.guard:type_name -> fairlead.v1.GuardPolicy
+	46, // 57: fairlead.v1.ServicePolicy.ramp:type_name -> fairlead.v1.RampPolicy
+	53, // 58: fairlead.v1.DecideGuardResponse.decided:type_name -> fairlead.v1.GuardState
+	23, // 59: fairlead.v1.DiscoveryAPIService.ListFlaps:input_type -> fairlead.v1.ListFlapsRequest
+	26, // 60: fairlead.v1.DiscoveryAPIService.DiffRuntime:input_type -> fairlead.v1.DiffRuntimeRequest
+	30, // 61: fairlead.v1.DiscoveryAPIService.TestContract:input_type -> fairlead.v1.TestContractRequest
+	34, // 62: fairlead.v1.DiscoveryAPIService.SetExternal:input_type -> fairlead.v1.SetExternalRequest
+	36, // 63: fairlead.v1.DiscoveryAPIService.ListExternals:input_type -> fairlead.v1.ListExternalsRequest
+	40, // 64: fairlead.v1.DiscoveryAPIService.GetPolicy:input_type -> fairlead.v1.GetPolicyRequest
+	42, // 65: fairlead.v1.DiscoveryAPIService.SetPolicy:input_type -> fairlead.v1.SetPolicyRequest
+	47, // 66: fairlead.v1.DiscoveryAPIService.DecideGuard:input_type -> fairlead.v1.DecideGuardRequest
+	12, // 67: fairlead.v1.DiscoveryAPIService.ListSubscribers:input_type -> fairlead.v1.ListSubscribersRequest
+	16, // 68: fairlead.v1.DiscoveryAPIService.ListRouters:input_type -> fairlead.v1.ListRoutersRequest
+	19, // 69: fairlead.v1.DiscoveryAPIService.GetPropagation:input_type -> fairlead.v1.GetPropagationRequest
+	0,  // 70: fairlead.v1.DiscoveryAPIService.PrepareDrill:input_type -> fairlead.v1.PrepareDrillRequest
+	2,  // 71: fairlead.v1.DiscoveryAPIService.StartDrill:input_type -> fairlead.v1.StartDrillRequest
+	4,  // 72: fairlead.v1.DiscoveryAPIService.GetDrill:input_type -> fairlead.v1.GetDrillRequest
+	6,  // 73: fairlead.v1.DiscoveryAPIService.EndDrill:input_type -> fairlead.v1.EndDrillRequest
+	24, // 74: fairlead.v1.DiscoveryAPIService.ListFlaps:output_type -> fairlead.v1.ListFlapsResponse
+	27, // 75: fairlead.v1.DiscoveryAPIService.DiffRuntime:output_type -> fairlead.v1.DiffRuntimeResponse
+	31, // 76: fairlead.v1.DiscoveryAPIService.TestContract:output_type -> fairlead.v1.TestContractResponse
+	35, // 77: fairlead.v1.DiscoveryAPIService.SetExternal:output_type -> fairlead.v1.SetExternalResponse
+	37, // 78: fairlead.v1.DiscoveryAPIService.ListExternals:output_type -> fairlead.v1.ListExternalsResponse
+	41, // 79: fairlead.v1.DiscoveryAPIService.GetPolicy:output_type -> fairlead.v1.GetPolicyResponse
+	43, // 80: fairlead.v1.DiscoveryAPIService.SetPolicy:output_type -> fairlead.v1.SetPolicyResponse
+	48, // 81: fairlead.v1.DiscoveryAPIService.DecideGuard:output_type -> fairlead.v1.DecideGuardResponse
+	13, // 82: fairlead.v1.DiscoveryAPIService.ListSubscribers:output_type -> fairlead.v1.ListSubscribersResponse
+	17, // 83: fairlead.v1.DiscoveryAPIService.ListRouters:output_type -> fairlead.v1.ListRoutersResponse
+	20, // 84: fairlead.v1.DiscoveryAPIService.GetPropagation:output_type -> fairlead.v1.GetPropagationResponse
+	1,  // 85: fairlead.v1.DiscoveryAPIService.PrepareDrill:output_type -> fairlead.v1.PrepareDrillResponse
+	3,  // 86: fairlead.v1.DiscoveryAPIService.StartDrill:output_type -> fairlead.v1.StartDrillResponse
+	5,  // 87: fairlead.v1.DiscoveryAPIService.GetDrill:output_type -> fairlead.v1.GetDrillResponse
+	7,  // 88: fairlead.v1.DiscoveryAPIService.EndDrill:output_type -> fairlead.v1.EndDrillResponse
+	74, // [74:89] is the sub-list for method output_type
+	59, // [59:74] is the sub-list for method input_type
+	59, // [59:59] is the sub-list for extension type_name
+	59, // [59:59] is the sub-list for extension extendee
+	0,  // [0:59] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_discovery_proto_init() }

@@ -1079,7 +1079,10 @@ type GetStatusResponse struct {
 	View        string        `protobuf:"bytes,21,opt,name=view,proto3" json:"view,omitempty"`
 	ViewHolders []*ViewHolder `protobuf:"bytes,22,rep,name=view_holders,json=viewHolders,proto3" json:"view_holders,omitempty"`
 	// Stops by plan that wait until no caller may pick what is to stop, in words.
-	Stops         []string `protobuf:"bytes,23,rep,name=stops,proto3" json:"stops,omitempty"`
+	Stops []string `protobuf:"bytes,23,rep,name=stops,proto3" json:"stops,omitempty"`
+	// Refused are how many callers the service's policy refuses that may still pick
+	// by the view that they held before, here and at relays.
+	Refused       int32 `protobuf:"varint,24,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1275,6 +1278,13 @@ func (x *GetStatusResponse) GetStops() []string {
 	return nil
 }
 
+func (x *GetStatusResponse) GetRefused() int32 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
+}
+
 // ViewHolder is who picks by a service's view.
 type ViewHolder struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1286,7 +1296,10 @@ type ViewHolder struct {
 	Current   bool `protobuf:"varint,3,opt,name=current,proto3" json:"current,omitempty"`
 	Connected bool `protobuf:"varint,4,opt,name=connected,proto3" json:"connected,omitempty"`
 	// Objection says why it picks by something else than was sent.
-	Objection     string `protobuf:"bytes,5,opt,name=objection,proto3" json:"objection,omitempty"`
+	Objection string `protobuf:"bytes,5,opt,name=objection,proto3" json:"objection,omitempty"`
+	// Refused is for how long the service's policy has refused it: it may still pick
+	// by what it holds. Absent: it does not.
+	Refused       *durationpb.Duration `protobuf:"bytes,6,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1354,6 +1367,13 @@ func (x *ViewHolder) GetObjection() string {
 		return x.Objection
 	}
 	return ""
+}
+
+func (x *ViewHolder) GetRefused() *durationpb.Duration {
+	if x != nil {
+		return x.Refused
+	}
+	return nil
 }
 
 type MissingCredits struct {
@@ -6635,7 +6655,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\apercent\x18\x02 \x01(\x05R\apercent\x12\x10\n" +
 	"\x03tag\x18\x03 \x01(\tR\x03tag\",\n" +
 	"\x10GetStatusRequest\x12\x18\n" +
-	"\aservice\x18\x01 \x01(\tR\aservice\"\x9d\a\n" +
+	"\aservice\x18\x01 \x01(\tR\aservice\"\xb7\a\n" +
 	"\x11GetStatusResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1e\n" +
 	"\n" +
@@ -6666,7 +6686,8 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x05notes\x18\x14 \x03(\tR\x05notes\x12\x12\n" +
 	"\x04view\x18\x15 \x01(\tR\x04view\x12:\n" +
 	"\fview_holders\x18\x16 \x03(\v2\x17.fairlead.v1.ViewHolderR\vviewHolders\x12\x14\n" +
-	"\x05stops\x18\x17 \x03(\tR\x05stops\"\x9c\x01\n" +
+	"\x05stops\x18\x17 \x03(\tR\x05stops\x12\x18\n" +
+	"\arefused\x18\x18 \x01(\x05R\arefused\"\xd1\x01\n" +
 	"\n" +
 	"ViewHolder\x12\x1e\n" +
 	"\n" +
@@ -6675,7 +6696,8 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
 	"\acurrent\x18\x03 \x01(\bR\acurrent\x12\x1c\n" +
 	"\tconnected\x18\x04 \x01(\bR\tconnected\x12\x1c\n" +
-	"\tobjection\x18\x05 \x01(\tR\tobjection\"j\n" +
+	"\tobjection\x18\x05 \x01(\tR\tobjection\x123\n" +
+	"\arefused\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\arefused\"j\n" +
 	"\x0eMissingCredits\x12\x18\n" +
 	"\agateway\x18\x01 \x01(\tR\agateway\x12\x18\n" +
 	"\acredits\x18\x02 \x01(\x05R\acredits\x12\x0e\n" +
@@ -7265,120 +7287,121 @@ var file_fairlead_v1_operator_proto_depIdxs = []int32{
 	100, // 17: fairlead.v1.GetStatusResponse.warm_until:type_name -> google.protobuf.Timestamp
 	16,  // 18: fairlead.v1.GetStatusResponse.missing:type_name -> fairlead.v1.MissingCredits
 	15,  // 19: fairlead.v1.GetStatusResponse.view_holders:type_name -> fairlead.v1.ViewHolder
-	20,  // 20: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
-	19,  // 21: fairlead.v1.RoutesStatus.unheard:type_name -> fairlead.v1.UnheardGateway
-	100, // 22: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
-	99,  // 23: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
-	100, // 24: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
-	100, // 25: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
-	21,  // 26: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
-	12,  // 27: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
-	97,  // 28: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
-	46,  // 29: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
-	50,  // 30: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
-	49,  // 31: fairlead.v1.ListInstancesResponse.guards:type_name -> fairlead.v1.GuardState
-	100, // 32: fairlead.v1.GuardState.since:type_name -> google.protobuf.Timestamp
-	100, // 33: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
-	50,  // 34: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
-	15,  // 35: fairlead.v1.ExplainInstanceResponse.view_holders:type_name -> fairlead.v1.ViewHolder
-	49,  // 36: fairlead.v1.ExplainInstanceResponse.guards:type_name -> fairlead.v1.GuardState
-	56,  // 37: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
-	55,  // 38: fairlead.v1.ListTransitionsResponse.policies:type_name -> fairlead.v1.PolicyChange
-	100, // 39: fairlead.v1.PolicyChange.at:type_name -> google.protobuf.Timestamp
-	100, // 40: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
-	61,  // 41: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	61,  // 42: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
-	61,  // 43: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
-	63,  // 44: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
-	64,  // 45: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
-	62,  // 46: fairlead.v1.HealthContract.check:type_name -> fairlead.v1.HealthCheck
-	67,  // 47: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
-	100, // 48: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
-	70,  // 49: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
-	72,  // 50: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
-	99,  // 51: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
-	100, // 52: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
-	80,  // 53: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
-	99,  // 54: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
-	91,  // 55: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
-	99,  // 56: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
-	94,  // 57: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
-	99,  // 58: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
-	99,  // 59: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
-	100, // 60: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
-	0,   // 61: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
-	2,   // 62: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
-	6,   // 63: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
-	8,   // 64: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
-	13,  // 65: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
-	24,  // 66: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
-	26,  // 67: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
-	28,  // 68: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
-	30,  // 69: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
-	32,  // 70: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
-	34,  // 71: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
-	36,  // 72: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
-	38,  // 73: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
-	40,  // 74: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
-	42,  // 75: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
-	44,  // 76: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
-	47,  // 77: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
-	51,  // 78: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
-	53,  // 79: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
-	57,  // 80: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
-	59,  // 81: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
-	65,  // 82: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
-	68,  // 83: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
-	71,  // 84: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
-	74,  // 85: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
-	76,  // 86: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
-	78,  // 87: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
-	81,  // 88: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
-	89,  // 89: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
-	83,  // 90: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
-	92,  // 91: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
-	85,  // 92: fairlead.v1.AdminAPIService.DrainHost:input_type -> fairlead.v1.DrainHostRequest
-	87,  // 93: fairlead.v1.AdminAPIService.UndrainHost:input_type -> fairlead.v1.UndrainHostRequest
-	95,  // 94: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
-	1,   // 95: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
-	3,   // 96: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
-	7,   // 97: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
-	9,   // 98: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
-	14,  // 99: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
-	25,  // 100: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
-	27,  // 101: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
-	29,  // 102: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
-	31,  // 103: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
-	33,  // 104: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
-	35,  // 105: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
-	37,  // 106: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
-	39,  // 107: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
-	41,  // 108: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
-	43,  // 109: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
-	45,  // 110: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
-	48,  // 111: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
-	52,  // 112: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
-	54,  // 113: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
-	58,  // 114: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
-	60,  // 115: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
-	66,  // 116: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
-	69,  // 117: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
-	73,  // 118: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
-	75,  // 119: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
-	77,  // 120: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
-	79,  // 121: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
-	82,  // 122: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
-	90,  // 123: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
-	84,  // 124: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
-	93,  // 125: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
-	86,  // 126: fairlead.v1.AdminAPIService.DrainHost:output_type -> fairlead.v1.DrainHostResponse
-	88,  // 127: fairlead.v1.AdminAPIService.UndrainHost:output_type -> fairlead.v1.UndrainHostResponse
-	96,  // 128: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
-	95,  // [95:129] is the sub-list for method output_type
-	61,  // [61:95] is the sub-list for method input_type
-	61,  // [61:61] is the sub-list for extension type_name
-	61,  // [61:61] is the sub-list for extension extendee
-	0,   // [0:61] is the sub-list for field type_name
+	99,  // 20: fairlead.v1.ViewHolder.refused:type_name -> google.protobuf.Duration
+	20,  // 21: fairlead.v1.RoutesStatus.traffic:type_name -> fairlead.v1.RouteTraffic
+	19,  // 22: fairlead.v1.RoutesStatus.unheard:type_name -> fairlead.v1.UnheardGateway
+	100, // 23: fairlead.v1.RoutesStatus.held_since:type_name -> google.protobuf.Timestamp
+	99,  // 24: fairlead.v1.UnheardGateway.silent:type_name -> google.protobuf.Duration
+	100, // 25: fairlead.v1.RevisionStatus.created_at:type_name -> google.protobuf.Timestamp
+	100, // 26: fairlead.v1.DeploymentStatus.retry_at:type_name -> google.protobuf.Timestamp
+	21,  // 27: fairlead.v1.ListRevisionsResponse.revisions:type_name -> fairlead.v1.RevisionStatus
+	12,  // 28: fairlead.v1.SetTrafficRequest.traffic:type_name -> fairlead.v1.TrafficTarget
+	97,  // 29: fairlead.v1.SetTrafficRequest.tags:type_name -> fairlead.v1.SetTrafficRequest.TagsEntry
+	46,  // 30: fairlead.v1.ExplainServiceResponse.sections:type_name -> fairlead.v1.ExplainSection
+	50,  // 31: fairlead.v1.ListInstancesResponse.instances:type_name -> fairlead.v1.InstanceStanding
+	49,  // 32: fairlead.v1.ListInstancesResponse.guards:type_name -> fairlead.v1.GuardState
+	100, // 33: fairlead.v1.GuardState.since:type_name -> google.protobuf.Timestamp
+	100, // 34: fairlead.v1.InstanceStanding.since:type_name -> google.protobuf.Timestamp
+	50,  // 35: fairlead.v1.ExplainInstanceResponse.instance:type_name -> fairlead.v1.InstanceStanding
+	15,  // 36: fairlead.v1.ExplainInstanceResponse.view_holders:type_name -> fairlead.v1.ViewHolder
+	49,  // 37: fairlead.v1.ExplainInstanceResponse.guards:type_name -> fairlead.v1.GuardState
+	56,  // 38: fairlead.v1.ListTransitionsResponse.transitions:type_name -> fairlead.v1.Transition
+	55,  // 39: fairlead.v1.ListTransitionsResponse.policies:type_name -> fairlead.v1.PolicyChange
+	100, // 40: fairlead.v1.PolicyChange.at:type_name -> google.protobuf.Timestamp
+	100, // 41: fairlead.v1.Transition.at:type_name -> google.protobuf.Timestamp
+	61,  // 42: fairlead.v1.GetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	61,  // 43: fairlead.v1.SetContractRequest.contract:type_name -> fairlead.v1.HealthContract
+	61,  // 44: fairlead.v1.SetContractResponse.contract:type_name -> fairlead.v1.HealthContract
+	63,  // 45: fairlead.v1.HealthContract.profile:type_name -> fairlead.v1.HealthProfile
+	64,  // 46: fairlead.v1.HealthContract.dependencies:type_name -> fairlead.v1.HealthDependency
+	62,  // 47: fairlead.v1.HealthContract.check:type_name -> fairlead.v1.HealthCheck
+	67,  // 48: fairlead.v1.ListEventsResponse.events:type_name -> fairlead.v1.Event
+	100, // 49: fairlead.v1.Event.at:type_name -> google.protobuf.Timestamp
+	70,  // 50: fairlead.v1.StreamLogsResponse.entries:type_name -> fairlead.v1.LogEntry
+	72,  // 51: fairlead.v1.UploadArtifactRequest.header:type_name -> fairlead.v1.ArtifactHeader
+	99,  // 52: fairlead.v1.CreateTokenRequest.ttl:type_name -> google.protobuf.Duration
+	100, // 53: fairlead.v1.CreateTokenResponse.expires_at:type_name -> google.protobuf.Timestamp
+	80,  // 54: fairlead.v1.ListGatewaysResponse.gateways:type_name -> fairlead.v1.GatewayStatus
+	99,  // 55: fairlead.v1.GatewayStatus.silent:type_name -> google.protobuf.Duration
+	91,  // 56: fairlead.v1.ListHostsResponse.hosts:type_name -> fairlead.v1.HostStatus
+	99,  // 57: fairlead.v1.HostStatus.silent:type_name -> google.protobuf.Duration
+	94,  // 58: fairlead.v1.ListProbersResponse.probers:type_name -> fairlead.v1.ProberStatus
+	99,  // 59: fairlead.v1.ProberStatus.silent:type_name -> google.protobuf.Duration
+	99,  // 60: fairlead.v1.ProberStatus.looked:type_name -> google.protobuf.Duration
+	100, // 61: fairlead.v1.ProberStatus.suspect_since:type_name -> google.protobuf.Timestamp
+	0,   // 62: fairlead.v1.ServiceAPIService.Deploy:input_type -> fairlead.v1.DeployRequest
+	2,   // 63: fairlead.v1.ServiceAPIService.WatchDeployment:input_type -> fairlead.v1.WatchDeploymentRequest
+	6,   // 64: fairlead.v1.ServiceAPIService.GetService:input_type -> fairlead.v1.GetServiceRequest
+	8,   // 65: fairlead.v1.ServiceAPIService.ListServices:input_type -> fairlead.v1.ListServicesRequest
+	13,  // 66: fairlead.v1.ServiceAPIService.GetStatus:input_type -> fairlead.v1.GetStatusRequest
+	24,  // 67: fairlead.v1.ServiceAPIService.ListRevisions:input_type -> fairlead.v1.ListRevisionsRequest
+	26,  // 68: fairlead.v1.ServiceAPIService.ScaleService:input_type -> fairlead.v1.ScaleServiceRequest
+	28,  // 69: fairlead.v1.ServiceAPIService.RestartService:input_type -> fairlead.v1.RestartServiceRequest
+	30,  // 70: fairlead.v1.ServiceAPIService.DeleteService:input_type -> fairlead.v1.DeleteServiceRequest
+	32,  // 71: fairlead.v1.ServiceAPIService.SetTraffic:input_type -> fairlead.v1.SetTrafficRequest
+	34,  // 72: fairlead.v1.ServiceAPIService.RollbackService:input_type -> fairlead.v1.RollbackServiceRequest
+	36,  // 73: fairlead.v1.ServiceAPIService.AbortService:input_type -> fairlead.v1.AbortServiceRequest
+	38,  // 74: fairlead.v1.ServiceAPIService.PauseService:input_type -> fairlead.v1.PauseServiceRequest
+	40,  // 75: fairlead.v1.ServiceAPIService.ResumeService:input_type -> fairlead.v1.ResumeServiceRequest
+	42,  // 76: fairlead.v1.ServiceAPIService.DeleteRevision:input_type -> fairlead.v1.DeleteRevisionRequest
+	44,  // 77: fairlead.v1.ServiceAPIService.ExplainService:input_type -> fairlead.v1.ExplainServiceRequest
+	47,  // 78: fairlead.v1.ServiceAPIService.ListInstances:input_type -> fairlead.v1.ListInstancesRequest
+	51,  // 79: fairlead.v1.ServiceAPIService.ExplainInstance:input_type -> fairlead.v1.ExplainInstanceRequest
+	53,  // 80: fairlead.v1.ServiceAPIService.ListTransitions:input_type -> fairlead.v1.ListTransitionsRequest
+	57,  // 81: fairlead.v1.ServiceAPIService.GetContract:input_type -> fairlead.v1.GetContractRequest
+	59,  // 82: fairlead.v1.ServiceAPIService.SetContract:input_type -> fairlead.v1.SetContractRequest
+	65,  // 83: fairlead.v1.ServiceAPIService.ListEvents:input_type -> fairlead.v1.ListEventsRequest
+	68,  // 84: fairlead.v1.ServiceAPIService.StreamLogs:input_type -> fairlead.v1.StreamLogsRequest
+	71,  // 85: fairlead.v1.ServiceAPIService.UploadArtifact:input_type -> fairlead.v1.UploadArtifactRequest
+	74,  // 86: fairlead.v1.ServiceAPIService.HasArtifact:input_type -> fairlead.v1.HasArtifactRequest
+	76,  // 87: fairlead.v1.AdminAPIService.CreateToken:input_type -> fairlead.v1.CreateTokenRequest
+	78,  // 88: fairlead.v1.AdminAPIService.ListGateways:input_type -> fairlead.v1.ListGatewaysRequest
+	81,  // 89: fairlead.v1.AdminAPIService.RetireGateway:input_type -> fairlead.v1.RetireGatewayRequest
+	89,  // 90: fairlead.v1.AdminAPIService.ListHosts:input_type -> fairlead.v1.ListHostsRequest
+	83,  // 91: fairlead.v1.AdminAPIService.RetireHost:input_type -> fairlead.v1.RetireHostRequest
+	92,  // 92: fairlead.v1.AdminAPIService.ListProbers:input_type -> fairlead.v1.ListProbersRequest
+	85,  // 93: fairlead.v1.AdminAPIService.DrainHost:input_type -> fairlead.v1.DrainHostRequest
+	87,  // 94: fairlead.v1.AdminAPIService.UndrainHost:input_type -> fairlead.v1.UndrainHostRequest
+	95,  // 95: fairlead.v1.AdminAPIService.GetInfo:input_type -> fairlead.v1.GetInfoRequest
+	1,   // 96: fairlead.v1.ServiceAPIService.Deploy:output_type -> fairlead.v1.DeployResponse
+	3,   // 97: fairlead.v1.ServiceAPIService.WatchDeployment:output_type -> fairlead.v1.WatchDeploymentResponse
+	7,   // 98: fairlead.v1.ServiceAPIService.GetService:output_type -> fairlead.v1.GetServiceResponse
+	9,   // 99: fairlead.v1.ServiceAPIService.ListServices:output_type -> fairlead.v1.ListServicesResponse
+	14,  // 100: fairlead.v1.ServiceAPIService.GetStatus:output_type -> fairlead.v1.GetStatusResponse
+	25,  // 101: fairlead.v1.ServiceAPIService.ListRevisions:output_type -> fairlead.v1.ListRevisionsResponse
+	27,  // 102: fairlead.v1.ServiceAPIService.ScaleService:output_type -> fairlead.v1.ScaleServiceResponse
+	29,  // 103: fairlead.v1.ServiceAPIService.RestartService:output_type -> fairlead.v1.RestartServiceResponse
+	31,  // 104: fairlead.v1.ServiceAPIService.DeleteService:output_type -> fairlead.v1.DeleteServiceResponse
+	33,  // 105: fairlead.v1.ServiceAPIService.SetTraffic:output_type -> fairlead.v1.SetTrafficResponse
+	35,  // 106: fairlead.v1.ServiceAPIService.RollbackService:output_type -> fairlead.v1.RollbackServiceResponse
+	37,  // 107: fairlead.v1.ServiceAPIService.AbortService:output_type -> fairlead.v1.AbortServiceResponse
+	39,  // 108: fairlead.v1.ServiceAPIService.PauseService:output_type -> fairlead.v1.PauseServiceResponse
+	41,  // 109: fairlead.v1.ServiceAPIService.ResumeService:output_type -> fairlead.v1.ResumeServiceResponse
+	43,  // 110: fairlead.v1.ServiceAPIService.DeleteRevision:output_type -> fairlead.v1.DeleteRevisionResponse
+	45,  // 111: fairlead.v1.ServiceAPIService.ExplainService:output_type -> fairlead.v1.ExplainServiceResponse
+	48,  // 112: fairlead.v1.ServiceAPIService.ListInstances:output_type -> fairlead.v1.ListInstancesResponse
+	52,  // 113: fairlead.v1.ServiceAPIService.ExplainInstance:output_type -> fairlead.v1.ExplainInstanceResponse
+	54,  // 114: fairlead.v1.ServiceAPIService.ListTransitions:output_type -> fairlead.v1.ListTransitionsResponse
+	58,  // 115: fairlead.v1.ServiceAPIService.GetContract:output_type -> fairlead.v1.GetContractResponse
+	60,  // 116: fairlead.v1.ServiceAPIService.SetContract:output_type -> fairlead.v1.SetContractResponse
+	66,  // 117: fairlead.v1.ServiceAPIService.ListEvents:output_type -> fairlead.v1.ListEventsResponse
+	69,  // 118: fairlead.v1.ServiceAPIService.StreamLogs:output_type -> fairlead.v1.StreamLogsResponse
+	73,  // 119: fairlead.v1.ServiceAPIService.UploadArtifact:output_type -> fairlead.v1.UploadArtifactResponse
+	75,  // 120: fairlead.v1.ServiceAPIService.HasArtifact:output_type -> fairlead.v1.HasArtifactResponse
+	77,  // 121: fairlead.v1.AdminAPIService.CreateToken:output_type -> fairlead.v1.CreateTokenResponse
+	79,  // 122: fairlead.v1.AdminAPIService.ListGateways:output_type -> fairlead.v1.ListGatewaysResponse
+	82,  // 123: fairlead.v1.AdminAPIService.RetireGateway:output_type -> fairlead.v1.RetireGatewayResponse
+	90,  // 124: fairlead.v1.AdminAPIService.ListHosts:output_type -> fairlead.v1.ListHostsResponse
+	84,  // 125: fairlead.v1.AdminAPIService.RetireHost:output_type -> fairlead.v1.RetireHostResponse
+	93,  // 126: fairlead.v1.AdminAPIService.ListProbers:output_type -> fairlead.v1.ListProbersResponse
+	86,  // 127: fairlead.v1.AdminAPIService.DrainHost:output_type -> fairlead.v1.DrainHostResponse
+	88,  // 128: fairlead.v1.AdminAPIService.UndrainHost:output_type -> fairlead.v1.UndrainHostResponse
+	96,  // 129: fairlead.v1.AdminAPIService.GetInfo:output_type -> fairlead.v1.GetInfoResponse
+	96,  // [96:130] is the sub-list for method output_type
+	62,  // [62:96] is the sub-list for method input_type
+	62,  // [62:62] is the sub-list for extension type_name
+	62,  // [62:62] is the sub-list for extension extendee
+	0,   // [0:62] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_operator_proto_init() }

@@ -2308,7 +2308,10 @@ type ServiceTally struct {
 	Subscribers uint32 `protobuf:"varint,2,opt,name=subscribers,proto3" json:"subscribers,omitempty"`
 	// Versions that they acknowledged last, all there are, the newest first; who
 	// acknowledged none is in none. At most 64: older ones are added to the last.
-	Versions      []*VersionTally `protobuf:"bytes,3,rep,name=versions,proto3" json:"versions,omitempty"`
+	Versions []*VersionTally `protobuf:"bytes,3,rep,name=versions,proto3" json:"versions,omitempty"`
+	// Refused are connected too, and refused by the service's policy: they may still
+	// pick by the view that they held before, and are none of the subscribers.
+	Refused       uint32 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2362,6 +2365,13 @@ func (x *ServiceTally) GetVersions() []*VersionTally {
 		return x.Versions
 	}
 	return nil
+}
+
+func (x *ServiceTally) GetRefused() uint32 {
+	if x != nil {
+		return x.Refused
+	}
+	return 0
 }
 
 type VersionTally struct {
@@ -2575,7 +2585,9 @@ type RosterEntry struct {
 	SilentMs  uint64 `protobuf:"varint,8,opt,name=silent_ms,json=silentMs,proto3" json:"silent_ms,omitempty"`
 	Objection string `protobuf:"bytes,9,opt,name=objection,proto3" json:"objection,omitempty"`
 	// Missing are features that it does not know.
-	Missing       []string `protobuf:"bytes,10,rep,name=missing,proto3" json:"missing,omitempty"`
+	Missing []string `protobuf:"bytes,10,rep,name=missing,proto3" json:"missing,omitempty"`
+	// Refused is for how long the service's policy has refused it; zero: it does not.
+	RefusedMs     uint64 `protobuf:"varint,11,opt,name=refused_ms,json=refusedMs,proto3" json:"refused_ms,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2678,6 +2690,13 @@ func (x *RosterEntry) GetMissing() []string {
 		return x.Missing
 	}
 	return nil
+}
+
+func (x *RosterEntry) GetRefusedMs() uint64 {
+	if x != nil {
+		return x.RefusedMs
+	}
+	return 0
 }
 
 // Endpoint is an instance as its callers see it.
@@ -3022,11 +3041,12 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\trevisions\x18\x02 \x03(\tR\trevisions\"C\n" +
 	"\n" +
 	"RelayTally\x125\n" +
-	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.ServiceTallyR\bservices\"\x81\x01\n" +
+	"\bservices\x18\x01 \x03(\v2\x19.fairlead.v1.ServiceTallyR\bservices\"\x9b\x01\n" +
 	"\fServiceTally\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12 \n" +
 	"\vsubscribers\x18\x02 \x01(\rR\vsubscribers\x125\n" +
-	"\bversions\x18\x03 \x03(\v2\x19.fairlead.v1.VersionTallyR\bversions\"`\n" +
+	"\bversions\x18\x03 \x03(\v2\x19.fairlead.v1.VersionTallyR\bversions\x12\x18\n" +
+	"\arefused\x18\x04 \x01(\rR\arefused\"`\n" +
 	"\fVersionTally\x12\x14\n" +
 	"\x05epoch\x18\x01 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\acounter\x18\x02 \x01(\x04R\acounter\x12 \n" +
@@ -3039,7 +3059,7 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x122\n" +
 	"\aentries\x18\x03 \x03(\v2\x18.fairlead.v1.RosterEntryR\aentries\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\rR\x04more\"\x8f\x02\n" +
+	"\x04more\x18\x04 \x01(\rR\x04more\"\xae\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3051,7 +3071,9 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\tsilent_ms\x18\b \x01(\x04R\bsilentMs\x12\x1c\n" +
 	"\tobjection\x18\t \x01(\tR\tobjection\x12\x18\n" +
 	"\amissing\x18\n" +
-	" \x03(\tR\amissing\"\xd3\x01\n" +
+	" \x03(\tR\amissing\x12\x1d\n" +
+	"\n" +
+	"refused_ms\x18\v \x01(\x04R\trefusedMs\"\xd3\x01\n" +
 	"\bEndpoint\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x18\n" +

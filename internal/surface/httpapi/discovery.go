@@ -44,6 +44,9 @@ type Views interface {
 	MayPick(service string, instances []string) routing.Pickers
 	// Holding says who holds a service's view, relays' subscribers included.
 	Holding(ctx context.Context, service string, most int) service.Holding
+	// Refused are how many callers its policy refuses that may still pick by the view
+	// that they held before.
+	Refused(service string) int
 	// Propagation says how soon its versions were acknowledged; false: none are
 	// published here.
 	Propagation(service string) (budget.Report, bool)
@@ -60,6 +63,7 @@ func (a *API) viewHolders(name string) (published string, out []*fairleadv1.View
 	for _, h := range a.Views.Holders(name) {
 		out = append(out, &fairleadv1.ViewHolder{
 			Subscriber: h.Role + "/" + h.Name, Version: h.Version.String(), Current: h.Current, Connected: h.Connected, Objection: h.Objection,
+			Refused: span(h.Refused),
 		})
 	}
 	return a.Views.Published(name).String(), out

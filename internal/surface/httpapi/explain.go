@@ -30,7 +30,7 @@ func (a *API) ExplainService(ctx context.Context, req *connect.Request[fairleadv
 		needs = append(needs, named)
 	}
 	r := explain.Explain(explain.Facts{
-		Snapshot: s, World: w, Leading: a.Leader.Leading(), NeedsOperator: needs, Alarms: a.Leader.Alarms(""), Stops: a.stops(name), Now: a.Now(),
+		Snapshot: s, World: w, Leading: a.Leader.Leading(), NeedsOperator: needs, Alarms: a.Leader.Alarms(""), Stops: a.stops(name), Refused: a.refusedNamed(ctx, name), Now: a.Now(),
 	})
 	out := &fairleadv1.ExplainServiceResponse{Service: r.Service, Summary: r.Summary}
 	for _, section := range r.Sections {

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -28,6 +29,7 @@ func (a *API) ListSubscribers(ctx context.Context, req *connect.Request[fairlead
 		}
 	}
 	out.Published, out.Callers, out.More, out.Unheard = h.Published.String(), int32(h.Callers), int32(h.More), h.Unheard
+	out.Refused = int32(h.Refused)
 	for _, v := range h.Versions {
 		out.Versions = append(out.Versions, &fairleadv1.HeldVersion{Version: v.Version.String(), Holders: int32(v.Holders), Behind: span(v.Behind)})
 	}
@@ -57,6 +59,7 @@ func subscriberTo(r service.ViewHolder) *fairleadv1.SubscriberRow {
 		Stands: stands, Until: until,
 		Role: r.Role, Name: r.Name, Via: r.Via, Library: r.Library, Version: r.Version.String(), Current: r.Current, Connected: r.Connected,
 		Behind: span(r.Behind), Silent: durationpb.New(r.Silent), Objection: r.Objection, Missing: r.Missing,
+		Refused: span(r.Refused),
 	}
 }
 
@@ -66,6 +69,32 @@ func span(d time.Duration) *durationpb.Duration {
 		return nil
 	}
 	return durationpb.New(d)
+}
+
+// refused are how many callers a service's policy refuses that hold a view of it.
+func (a *API) refused(name string) int32 {
+	if a.Views == nil {
+		return 0
+	}
+	return int32(a.Views.Refused(name))
+}
+
+// refusedNamed says of those how they stand, in words.
+func (a *API) refusedNamed(ctx context.Context, name string) (out []string) {
+	n := a.refused(name)
+	if n == 0 {
+		return nil
+	}
+	for _, r := range a.Views.Holding(ctx, name, 0).Rows {
+		if r.Refused > 0 && r.Connected && len(out) < lateNamed {
+			words, _ := r.Stands()
+			out = append(out, fmt.Sprintf("%s/%s is %s: the policy wins for what is new, what it holds until its process ends or the policy allows it", r.Role, r.Name, words))
+		}
+	}
+	if more := int(n) - len(out); more > 0 {
+		out = append(out, fmt.Sprintf("%d callers more are refused by policy and may still pick by what they hold: fairlead subscribers %s", more, name))
+	}
+	return out
 }
 
 // lateNamed callers are named by GetPropagation.
@@ -92,7 +121,7 @@ func (a *API) GetPropagation(ctx context.Context, req *connect.Request[fairleadv
 		})
 	}
 	h := a.Views.Holding(ctx, name, lateNamed)
-	for _, row := range slices.DeleteFunc(h.Rows, func(r service.ViewHolder) bool { return r.Current }) {
+	for _, row := range slices.DeleteFunc(h.Rows, func(r service.ViewHolder) bool { return r.Current || r.Refused > 0 }) {
 		out.Behind = append(out.Behind, subscriberTo(row))
 	}
 	window, why := a.Views.Sheds()

@@ -64,7 +64,7 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 		out.Missing = append(out.Missing, &fairleadv1.MissingCredits{Gateway: m.Gateway, Credits: int32(m.Credits), Of: int32(m.Of), Heard: m.Heard})
 	}
 	out.View, out.ViewHolders = a.viewHolders(name)
-	out.Stops = a.stops(name)
+	out.Stops, out.Refused = a.stops(name), a.refused(name)
 	sagas, err := a.sagas(ctx, name)
 	if err != nil {
 		return nil, err

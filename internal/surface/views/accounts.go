@@ -21,6 +21,7 @@ const RoleRelay = "relay"
 // there are, and which versions they acknowledged, the newest first.
 type tally struct {
 	subscribers int
+	refused     int // none of them, who may pick by what they held before
 	versions    []versionTally
 }
 
@@ -98,7 +99,7 @@ func (s *Server) tallyLocked(sub *subscriber, m *pb.RelayTally) error {
 
 func tallyOf(x *pb.ServiceTally) tally {
 	const most = 1 << 24 // subscribers of one relay
-	out := tally{subscribers: int(min(x.GetSubscribers(), most))}
+	out := tally{subscribers: int(min(x.GetSubscribers(), most)), refused: int(min(x.GetRefused(), most))}
 	left := out.subscribers
 	for _, v := range x.GetVersions()[:min(len(x.GetVersions()), mostVersions)] {
 		n := min(int(min(v.GetSubscribers(), most)), left)
@@ -156,7 +157,7 @@ func (s *Server) Tally(service string) *pb.ServiceTally {
 		return out
 	}
 	all := t.tallyLocked()
-	out.Subscribers = uint32(all.subscribers)
+	out.Subscribers, out.Refused = uint32(all.subscribers), uint32(t.refusedLocked(service))
 	for i, v := range all.versions {
 		if i >= mostVersions {
 			out.Versions[mostVersions-1].Subscribers += uint32(v.count)

@@ -73,7 +73,7 @@ func (s *Server) askRelays(of string, most int) (out service.Holding, a *ask, nu
 	a = &ask{from: map[*subscriber]bool{}, done: make(chan struct{})}
 	s.asked++
 	for h := range t.holders.all() {
-		if sub := h.sub; sub.relays() && h.tally.subscribers > 0 {
+		if sub := h.sub; sub.relays() && h.tally.subscribers+h.tally.refused > 0 {
 			a.from[sub] = true
 			sub.asks = append(sub.asks, &pb.RosterWanted{Ask: s.asked, Service: of, Most: uint32(most)})
 			sub.stir()
@@ -95,7 +95,7 @@ func (s *Server) holdingLocked(of string, most int) service.Holding {
 			out.Published = t.newest.Version
 		}
 		all := t.tallyLocked()
-		out.Callers = all.subscribers
+		out.Callers, out.Refused = all.subscribers, t.refusedLocked(of)
 		for _, v := range all.versions {
 			since, _ := t.ledger.Since(v.number)
 			x := service.VersionHeld{Version: s.version(v.number), Holders: v.count}
@@ -106,7 +106,7 @@ func (s *Server) holdingLocked(of string, most int) service.Holding {
 		}
 	}
 	for _, sub := range s.subscribers {
-		if h := sub.holds[of]; h != nil && !h.barred && !sub.relays() {
+		if h := sub.holds[of]; h != nil && !sub.relays() && (!h.barred || s.refusedLocked(sub, t, h) > 0) {
 			out.Rows = append(out.Rows, s.rowLocked(sub, t, h, now, at))
 		}
 	}
@@ -124,7 +124,7 @@ func (s *Server) version(n budget.Number) view.Version {
 func (s *Server) rowLocked(sub *subscriber, t *topic, h *holding, now time.Duration, at time.Time) service.ViewHolder {
 	out := service.ViewHolder{
 		Role: sub.role, Name: sub.name, Library: sub.hello.GetLibrary(), Connected: sub.open, Version: h.applied, Objection: h.objection,
-		Silent: at.Sub(sub.heard), Missing: sub.missing(),
+		Silent: at.Sub(sub.heard), Missing: sub.missing(), Refused: s.refusedLocked(sub, t, h),
 	}
 	if t != nil && t.newest != nil {
 		if out.Current = t.newest.Version == h.applied; !out.Current {
@@ -151,6 +151,7 @@ func (s *Server) Roster(wanted *pb.RosterWanted) *pb.Roster {
 		out.Entries = append(out.Entries, &pb.RosterEntry{
 			Role: r.Role, Name: r.Name, Library: r.Library, Epoch: r.Version.Epoch, Counter: r.Version.Counter, Connected: r.Connected,
 			BehindMs: uint64(r.Behind.Milliseconds()), SilentMs: uint64(r.Silent.Milliseconds()), Objection: r.Objection, Missing: r.Missing,
+			RefusedMs: uint64((r.Refused + time.Millisecond - 1).Milliseconds()),
 		})
 	}
 	return out
@@ -170,6 +171,7 @@ func (s *Server) rosterLocked(sub *subscriber, m *pb.Roster) error {
 		row := service.ViewHolder{
 			Role: e.GetRole(), Name: e.GetName(), Via: sub.name, Library: e.GetLibrary(), Connected: e.GetConnected(),
 			Behind: millis(e.GetBehindMs()), Silent: millis(e.GetSilentMs()), Objection: e.GetObjection(), Missing: e.GetMissing(),
+			Refused: millis(e.GetRefusedMs()),
 		}
 		if e.GetCounter() > 0 {
 			row.Version = s.version(budget.Number{Epoch: e.GetEpoch(), Counter: e.GetCounter()})

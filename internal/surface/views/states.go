@@ -70,11 +70,12 @@ func (s *Server) Holders(of string) []service.ViewHolder {
 	var out []service.ViewHolder
 	for _, sub := range s.subscribers {
 		h := sub.holds[of]
-		if h == nil || h.barred {
+		if h == nil || h.barred && s.refusedLocked(sub, t, h) == 0 {
 			continue
 		}
 		out = append(out, service.ViewHolder{
-			Role: sub.role, Name: sub.name, Connected: sub.open, Version: h.applied, Objection: h.objection,
+			Refused: s.refusedLocked(sub, t, h),
+			Role:    sub.role, Name: sub.name, Connected: sub.open, Version: h.applied, Objection: h.objection,
 			Current: t != nil && t.newest != nil && t.newest.Version == h.applied,
 		})
 	}

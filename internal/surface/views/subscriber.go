@@ -77,7 +77,8 @@ type holding struct {
 	waits   bool          // in urgent or rest
 	hurries bool          // in urgent
 
-	barred bool // by the service's policy: nothing is sent, and nothing owed
+	barred bool          // by the service's policy: nothing is sent, and nothing owed
+	since  time.Duration // that it is; it may pick by what it applied still
 
 	applied   view.Version
 	objection string
@@ -413,14 +414,17 @@ func (s *Server) addLocked(sub *subscriber, a *pb.Subscription) {
 
 func (s *Server) appliedLocked(sub *subscriber, a *pb.AppliedView, now time.Duration) {
 	h := sub.holds[a.GetService()]
-	if h == nil || h.barred || h.topic.newest == nil {
+	if h == nil || h.topic.newest == nil {
 		return
 	}
 	t := h.topic
 	v := view.Version{Region: s.region, Incarnation: sub.epoch.Incarnation, Epoch: a.GetEpoch(), Counter: a.GetCounter()}
-	if v.Against(t.newest.Version) == view.Newer {
+	if v.Against(t.newest.Version) == view.Newer || h.barred && v.Against(h.version) == view.Newer {
 		return
 	}
 	h.applied, h.objection = v, a.GetObjection()
+	if h.barred { // what was on its way when it was refused
+		return
+	}
 	sub.acknowledgeLocked(t, h, budget.NumberOf(v), now)
 }
