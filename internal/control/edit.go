@@ -8,15 +8,32 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
+	"github.com/fairlead-platform/fairlead/view"
 )
 
 // edit is a set of snapshots being replaced.
 type edit struct {
 	m      *mirror
+	before map[string]*service.Snapshot // :: service name → as it was; never edited
 	edited map[string]*service.Snapshot // :: service name → copy that may be edited
 }
 
-func (m *mirror) editLocked() *edit { return &edit{m: m, edited: map[string]*service.Snapshot{}} }
+// editLocked begins an edit of what was before.
+func (m *mirror) editLocked(before map[string]*service.Snapshot) *edit {
+	return &edit{m: m, before: before, edited: map[string]*service.Snapshot{}}
+}
+
+// lastRoutes is the plan that was read last of a service's routes; nil is none.
+func (e *edit) lastRoutes(name string) *view.Route {
+	switch s := e.before[name]; {
+	case s == nil:
+		return nil
+	case s.Routes.Exists():
+		return &s.Routes.Value.Plan
+	default:
+		return s.LastRoutes
+	}
+}
 
 func (e *edit) of(name string) *service.Snapshot {
 	if s, ok := e.edited[name]; ok {
@@ -79,6 +96,8 @@ func (e *edit) put(d store.Document) {
 	case service.KindRoutes:
 		if v, ok := read[service.Routes](e, d, owner); ok {
 			e.of(owner).Routes = v
+		} else {
+			e.of(owner).LastRoutes = e.lastRoutes(owner)
 		}
 	case service.KindRevision:
 		if v, ok := read[service.Revision](e, d, owner); ok {
@@ -163,7 +182,7 @@ func dropFrom(s *service.Snapshot, k store.Key) {
 	case service.KindCatalog:
 		s.Catalog = service.Doc[service.Catalog]{}
 	case service.KindRoutes:
-		s.Routes = service.Doc[service.Routes]{}
+		s.Routes, s.LastRoutes = service.Doc[service.Routes]{}, nil
 	case service.KindRevision:
 		s.Revisions = slices.DeleteFunc(s.Revisions, func(d service.Doc[service.Revision]) bool { return d.Value.Name == k.Name })
 	case service.KindSaga:

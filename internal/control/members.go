@@ -197,6 +197,11 @@ func (t *term) alarms() {
 	for k, problem := range t.mirror.oddRecords() {
 		odd = append(odd, fmt.Sprintf("record %s cannot be read: %s", k, problem))
 	}
+	for _, s := range t.mirror.all() {
+		if text := s.UnreadRoutes(); text != "" {
+			odd = append(odd, text)
+		}
+	}
 	slices.Sort(odd)
 	t.alarm("records", strings.Join(odd, "; "))
 }

@@ -53,10 +53,11 @@ func (m *mirror) load(documents []store.Document, sequence uint64) {
 	for name := range m.services {
 		m.touchedLocked(name)
 	}
+	before := m.services
 	m.services = map[string]*service.Snapshot{}
 	m.gateways, m.hosts = map[string]service.Doc[service.Gateway]{}, map[string]service.Doc[service.Host]{}
 	m.claims, m.odd = map[string]string{}, map[store.Key]string{}
-	e := m.editLocked()
+	e := m.editLocked(before)
 	for _, d := range documents {
 		e.put(d)
 	}
@@ -72,7 +73,7 @@ func (m *mirror) absorb(c store.Commit) (routes, members, hosts bool) {
 	if c.Sequence <= m.sequence {
 		return false, false, false
 	}
-	e := m.editLocked()
+	e := m.editLocked(m.services)
 	for _, change := range c.Changes {
 		routes = routes || change.Kind == service.KindRoutes
 		members = members || change.Kind == service.KindGateway
@@ -230,8 +231,10 @@ func (m *mirror) hostNames() []string {
 }
 
 // fold gives every published route, and the sequence of the last change of any.
-// Where a routes record cannot be read, what the catalog asks for stands in
-// its place: a service does not vanish from the tables by a bad record.
+// Where a routes record cannot be read, what was read of it last stands in its
+// place, else what the catalog asks for: a service does not vanish from the tables
+// by a bad record. Where neither says anything, as before a first deploy has ended,
+// the route is not known, which is not that there is none: it is in no table.
 func (m *mirror) fold() ([]view.Route, uint64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -250,12 +253,9 @@ func publishedRoute(s *service.Snapshot) (view.Route, bool) {
 		r.Sequence = s.Routes.Version
 		return r, true
 	}
-	if v := brokenRoutes(s); v != 0 && s.Catalog.Exists() {
-		r := s.CatalogRoutes()
-		r.Sequence = v
-		return r, true
-	}
-	return view.Route{}, false
+	r, known := s.StandInRoutes()
+	r.Sequence = brokenRoutes(s)
+	return r, known
 }
 
 // brokenRoutes is the version of a routes record that cannot be read; zero

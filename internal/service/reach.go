@@ -135,6 +135,9 @@ func (r Reach) Process(i Instance) (why string, reached bool) {
 func (s *Snapshot) MayRoute(w *World) Reach {
 	reach := Reach{revisions: map[string]string{}, callers: s.callers(w)}
 	reach.add(s.Routes.Value.Plan, "")
+	if r, known := s.StandInRoutes(); known {
+		reach.add(r, "")
+	}
 	for _, g := range w.Gateways {
 		floor, unknown := g.floorOf(s.Service, w)
 		if unknown {

@@ -65,6 +65,9 @@ func (s *Snapshot) RoutesInDoubt(w *World) bool {
 	if !s.Desired.Exists() || s.Desired.Value.Deleted || s.unreadable() != "" {
 		return false
 	}
+	if _, known := s.StandInRoutes(); s.brokenRoutes() && !known {
+		return true
+	}
 	inFlight := func(d Doc[saga.Record]) bool {
 		return d.Value.Open() && d.Value.State != saga.Waiting && d.Value.Kind != WorkCollect
 	}
@@ -138,6 +141,36 @@ func (s *Snapshot) planRefused(w *World) Work {
 			g.Name, PlanText(s.Routes.Value.Plan), g.State.Refused[s.Service])}
 	}
 	return Work{}
+}
+
+// StandInRoutes is what stands in the place of a routes record that cannot be
+// read: what was read of it last, else what the catalog asks for. False: neither
+// is known, or the record can be read.
+func (s *Snapshot) StandInRoutes() (r view.Route, known bool) {
+	switch {
+	case !s.brokenRoutes():
+		return view.Route{}, false
+	case s.LastRoutes != nil:
+		return *s.LastRoutes, true
+	}
+	r = s.CatalogRoutes()
+	return r, s.Catalog.Exists() && len(r.Splits) > 0
+}
+
+// UnreadRoutes says that the routes record cannot be read, and what stands in its
+// place; empty: it can.
+func (s *Snapshot) UnreadRoutes() string {
+	for _, b := range s.Broken {
+		if b.Kind != KindRoutes {
+			continue
+		}
+		stands := "what gateways and callers hold of it stands, and no view of it is published, until they are published anew"
+		if r, known := s.StandInRoutes(); known {
+			stands = PlanText(r) + " stands until they are published anew"
+		}
+		return fmt.Sprintf("the routes of %s (version %d) cannot be read: %s; %s", s.Service, b.Version, b.Problem, stands)
+	}
+	return ""
 }
 
 func (s *Snapshot) brokenRoutes() bool {

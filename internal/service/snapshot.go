@@ -40,6 +40,9 @@ type Snapshot struct {
 	Events    []Doc[string]      // names of event records, oldest first
 	Claims    []Doc[string]      // host names claimed, in order
 	Broken    []Broken
+	// LastRoutes is the plan that was read last of a routes record that cannot be
+	// read any more; nil is none, or that it can.
+	LastRoutes *view.Route
 	// Intent is the digest of Desired.Template.
 	Intent string
 }
