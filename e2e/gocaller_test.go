@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -72,6 +73,47 @@ func (c *goCaller) end() {
 	c.waitFor("panics 0", time.Second)
 }
 
+// readmesCaller builds the program in README.md as it stands there, but for the
+// folder that it keeps its views in.
+func readmesCaller(t *testing.T, state string) string {
+	t.Helper()
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := regexp.MustCompile("(?s)```go\n(package main\n.*?)```").FindSubmatch(readme)
+	if program == nil {
+		t.Fatal("README.md has no program to paste")
+	}
+	const folder = `"/var/lib/app"`
+	text := strings.Replace(string(program[1]), folder, strconv.Quote(state), 1)
+	if text == string(program[1]) {
+		t.Fatalf("README's program names no %s", folder)
+	}
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.go"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(dir, "caller"), filepath.Join(dir, "main.go"))
+	build.Dir = ".." // a module that requires ours, as ours does
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("README's program does not build as it is pasted: %v\n%s", err, out)
+	}
+	return filepath.Join(dir, "caller")
+}
+
+// runReadmes has it call once, and says what it printed.
+func (f *fleet) runReadmes(program, identity string) string {
+	f.t.Helper()
+	cmd := exec.Command(program)
+	cmd.Env = []string{"FAIRLEAD_PLANE=" + f.api, "FAIRLEAD_IDENTITY=" + identity}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		f.t.Errorf("README's program ended by %v", err)
+	}
+	return string(out)
+}
+
 // pidsOf n instances that answer at the gateway.
 func (w *world) pidsOf(service string, n int) (pids []int) {
 	w.t.Helper()
@@ -91,12 +133,16 @@ func TestACallerOfTheReadmesTenLinesSurvivesTheDeathOfEverythingButItsCallees(t 
 	f := newFleet(t)
 	identity, state := filepath.Join(f.data, "caller"), filepath.Join(f.data, "state")
 	f.must("identity", "caller", "batch", "--out", identity)
-	f.must("deploy", "hello", "--instances", "3", "--", testapp)
-	c := f.startCaller("hello", state, identity)
+	f.must("deploy", "payments", "--instances", "3", "--", testapp)
+	pasted := readmesCaller(t, filepath.Join(f.data, "pasted"))
+	if out := f.runReadmes(pasted, identity); !strings.Contains(out, "200 OK") {
+		t.Errorf("README's program, as pasted, printed:\n%s", out)
+	}
+	c := f.startCaller("payments", state, identity)
 	c.waitFor("first 200 OK", 20*time.Second)
 	c.more(200)
 
-	pids := f.pidsOf("hello", 3)
+	pids := f.pidsOf("payments", 3)
 	// Everything is killed for good that is not the caller or whom it calls.
 	f.control.kill()
 	f.gw.kill()
@@ -112,8 +158,11 @@ func TestACallerOfTheReadmesTenLinesSurvivesTheDeathOfEverythingButItsCallees(t 
 	}
 	c.end()
 
-	// It is started anew in the outage.
-	c = f.startCaller("hello", state, identity)
+	// It is started anew in the outage, and so is README's.
+	if out := f.runReadmes(pasted, identity); !strings.Contains(out, "200 OK") {
+		t.Errorf("README's program, in the outage, printed:\n%s", out)
+	}
+	c = f.startCaller("payments", state, identity)
 	c.waitFor("opened with a view from disk", 20*time.Second)
 	c.more(300)
 	c.end()
