@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +17,7 @@ import (
 	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
 	"github.com/fairlead-platform/fairlead/internal/credential"
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/identity"
 )
 
 type identityCmd struct {
@@ -79,17 +81,78 @@ type identityShowCmd struct {
 	Dir string `arg:"" help:"Folder of the identity."`
 }
 
-func (cmd *identityShowCmd) Run(c *call) error { return c.tellIdentity(cmd.Dir) }
+// Run asks control, too: what is in the folder says not that it was revoked.
+func (cmd *identityShowCmd) Run(c *call) error {
+	f, err := credential.Open(cmd.Dir)
+	if err != nil {
+		return fault.Wrap(fault.Invalid, "", err)
+	}
+	revoked, said := c.isRevoked(f)
+	return c.tell(f, cmd.Dir, revoked, said)
+}
+
+// showWait bounds how long control is asked: the folder is shown without it.
+const showWait = 3 * time.Second
+
+// isRevoked shows the identity itself to control: who is revoked is refused as
+// such, whatever he asks for. Nil is not known, and said why.
+func (c *call) isRevoked(f *credential.Folder) (revoked *bool, said string) {
+	addresses, err := c.planeAddresses()
+	if err != nil {
+		return nil, err.Error()
+	}
+	ctx, cancel := context.WithTimeout(c.ctx, showWait)
+	defer cancel()
+	for _, address := range addresses {
+		transport := &http.Transport{TLSClientConfig: f.TLS("control"), ForceAttemptHTTP2: true}
+		client := fairleadv1connect.NewIdentityServiceClient(&http.Client{Transport: transport}, "https://"+address, connect.WithGRPC())
+		_, err = client.ListIdentities(ctx, connect.NewRequest(&fairleadv1.ListIdentitiesRequest{}))
+		transport.CloseIdleConnections()
+		err = remote(err)
+		switch is := err != nil && strings.Contains(err.Error(), identity.ErrRefused.Error()); {
+		case is, err == nil, errors.Is(err, fault.Forbidden):
+			return &is, address
+		}
+	}
+	return nil, err.Error()
+}
+
+// planeAddresses are those that a caller's program would ask, without --api.
+func (c *call) planeAddresses() ([]string, error) {
+	if plane := c.env.Getenv("FAIRLEAD_PLANE"); c.opts.API == "" && plane != "" {
+		return strings.Split(plane, ","), nil
+	}
+	address, err := c.tlsAddress()
+	return []string{address}, err
+}
 
 func (c *call) tellIdentity(dir string) error {
 	f, err := credential.Open(dir)
 	if err != nil {
 		return fault.Wrap(fault.Invalid, "", err)
 	}
+	no := false // control has just signed it
+	return c.tell(f, dir, &no, "")
+}
+
+// tell of an identity; revoked is nil where that is not known, for what is said.
+func (c *call) tell(f *credential.Folder, dir string, revoked *bool, said string) error {
 	if !c.out.table() {
-		return c.out.value(map[string]any{"identity": f.ID(), "folder": dir, "expires": f.NotAfter(), "renewal": f.RenewAt(), "managed": f.Managed()})
+		all := map[string]any{"identity": f.ID(), "folder": dir, "expires": f.NotAfter(), "renewal": f.RenewAt(), "managed": f.Managed(), "revoked": revoked}
+		if revoked == nil {
+			all["revokedUnknown"] = said
+		}
+		return c.out.value(all)
 	}
 	c.out.line("identity %s in %s", f.ID(), dir)
+	switch {
+	case revoked == nil:
+		c.out.line("revoked  not known, since control was not asked: %s; name it by --api HOST:PORT", said)
+	case *revoked:
+		c.out.line("%s  by an operator, for good, says control at %s: it is answered nothing; take another name (fairlead identity list)", c.out.paint(red, "revoked"), said)
+	case said != "":
+		c.out.line("revoked  no, says control at %s", said)
+	}
 	left := time.Until(f.NotAfter())
 	if left > 0 {
 		c.out.line("expires  %s, in %s", f.NotAfter().Local().Format("2006-01-02 15:04:05"), span(left))
@@ -119,7 +182,8 @@ func (cmd *identityRenewCmd) Run(c *call) error {
 		return fault.New(fault.Invalid, "", "the host that wrote %s renews it", cmd.Dir)
 	}
 	if cmd.IfDue && time.Now().Before(f.RenewAt()) {
-		return c.tellIdentity(cmd.Dir)
+		revoked, said := c.isRevoked(f)
+		return c.tell(f, cmd.Dir, revoked, said)
 	}
 	address, err := c.tlsAddress()
 	if err != nil {

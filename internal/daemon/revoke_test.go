@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/cli"
 	"github.com/fairlead-platform/fairlead/internal/credential"
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/store/postgres/postgrestest"
 	"github.com/fairlead-platform/fairlead/resolver"
 )
 
@@ -40,6 +41,14 @@ func TestARevokedIdentityIsRefusedEverywhereAndItsStreamsEnd(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 	defer cancel()
 
+	shows := func(want string, args ...string) {
+		t.Helper()
+		if code, out, errs := fairlead(t, t.TempDir(), append(args, "identity", "show", dir)...); code != 0 || !strings.Contains(out, want) {
+			t.Errorf("it is shown as, exit %d:\n%s%s", code, out, errs)
+		}
+	}
+	shows("revoked  no, says control at "+api, "--api", api)
+	shows("revoked  not known, since control was not asked", "--api", closedPort(t))
 	at := map[string]*resolver.Resolver{} // :: where it subscribes → by the identity that is to be revoked
 	for _, plane := range []string{api, atRelay} {
 		r, err := resolver.Open(ctx, resolver.Config{StateDir: t.TempDir(), Services: []string{"pay"}, Plane: []string{plane}, Identity: dir, FirstView: -1})
@@ -70,6 +79,7 @@ func TestARevokedIdentityIsRefusedEverywhereAndItsStreamsEnd(t *testing.T) {
 	if code, _, errs := fairlead(t, t.TempDir(), "--api", api, "identity", "renew", dir); code == 0 || !strings.Contains(errs, "refused") {
 		t.Errorf("its renewal: exit %d: %s", code, errs)
 	}
+	shows("revoked  by an operator, for good, says control at "+api, "--api", api)
 	if code, out, _ := fairlead(t, data, "identity", "list"); code != 0 || !strings.Contains(out, "its laptop was stolen") || !strings.Contains(out, "caller/other") {
 		t.Errorf("the list says %s", out)
 	}
@@ -83,6 +93,56 @@ func TestARevokedIdentityIsRefusedEverywhereAndItsStreamsEnd(t *testing.T) {
 	}
 	startControl(t, data, api)
 	refuses(t, ctx, api, dir)
+}
+
+// TestARevocationAtOneOfTwoControlsIsInForceAtBothAndOutlivesItsLeader: the two
+// share a PostgreSQL, and the one that stands by is asked.
+func TestARevocationAtOneOfTwoControlsIsInForceAtBothAndOutlivesItsLeader(t *testing.T) {
+	t.Parallel()
+	server := postgrestest.Start(t)
+	plane := cli.Plane{Store: server.URL, Authority: folder(t), Bucket: folder(t)}
+	dataA, dataB := folder(t), folder(t)
+	a := run(t, controlOn(plane), dataA)
+	atA := a.waitFor(controlLine)[1]
+	atB := run(t, controlOn(plane), dataB).waitFor(controlLine)[1]
+	stolen, other := callerAt(t, dataA, "stolen"), callerAt(t, dataB, "other")
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
+	defer cancel()
+	r, err := resolver.Open(ctx, resolver.Config{StateDir: t.TempDir(), Services: []string{"pay"}, Plane: []string{atA, atB}, Identity: stolen, FirstView: -1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	if err := until(ctx, func() bool { return r.Status().Connected }); err != nil {
+		t.Fatal("it never subscribed at the leader")
+	}
+
+	if code, out, errs := fairlead(t, dataB, "identity", "revoke", "stolen"); code != 0 {
+		t.Fatalf("asked of the standby: exit %d: %s%s", code, out, errs)
+	}
+	if err := until(ctx, func() bool { return !r.Status().Connected }); err != nil {
+		t.Error("its stream at the leader goes on")
+	}
+	for _, at := range []string{atB, atA} {
+		refuses(t, ctx, at, stolen)
+		if code, _, errs := fairlead(t, t.TempDir(), "--api", at, "identity", "renew", stolen); code == 0 || !strings.Contains(errs, "refused") {
+			t.Errorf("its renewal at %s: exit %d: %s", at, code, errs)
+		}
+	}
+	if code, _, errs := fairlead(t, dataA, "identity", "caller", "stolen", "--out", filepath.Join(t.TempDir(), "x"), "--again"); code == 0 || !strings.Contains(errs, "was revoked") {
+		t.Errorf("given anew by the other control: exit %d: %s", code, errs)
+	}
+	if err := subscribeOnce(ctx, atA, other); err != nil {
+		t.Errorf("another caller is refused: %v", err)
+	}
+
+	stopped(t, a)
+	if err := until(ctx, func() bool { return subscribeOnce(ctx, atB, other) == nil }); err != nil {
+		t.Error("the other control never serves another caller")
+	}
+	refuses(t, ctx, atB, stolen)
+	anew := run(t, controlOn(plane), dataA).waitFor(controlLine)[1]
+	refuses(t, ctx, anew, stolen)
 }
 
 func stopped(t *testing.T, roles ...*role) {
