@@ -69,9 +69,9 @@ func (c *call) getAll(cl *client) error {
 	}
 	var rows [][]string
 	for _, s := range resp.Msg.GetServices() {
-		rows = append(rows, []string{s.GetService(), s.GetState(), orDash(s.GetRevision()), fmt.Sprintf("%d/%d", s.GetLive(), s.GetInstances()), s.GetUrl()})
+		rows = append(rows, []string{s.GetService(), s.GetState(), orDash(s.GetRevision()), fmt.Sprintf("%d/%d", s.GetLive(), s.GetInstances()), orDash(s.GetSource()), orDash(s.GetUrl())})
 	}
-	c.out.rows("SERVICE STATE REVISION LIVE URL", rows)
+	c.out.rows("SERVICE STATE REVISION LIVE SOURCE URL", rows)
 	return nil
 }
 

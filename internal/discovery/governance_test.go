@@ -118,3 +118,38 @@ func TestAPolicyThatCannotBeReadLeavesTheOneInForce(t *testing.T) {
 		}
 	})
 }
+
+func TestAnInstanceOfASetThatIsAllNewIsToldToHaveItsWholeWeightAndWhy(t *testing.T) {
+	const ramp = "it has 40% of its weight, step 1 of 2"
+	for name, c := range map[string]struct {
+		later bool // the second comes when the first is past its ramp
+		want  string
+	}{
+		"two that are new together": {false, "1000: time: whole weight meanwhile, since all 2 are new together (by the ramp alone " + ramp + ")"},
+		"one that comes to another": {true, "400: time: " + ramp},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inRegion(t, func(r *rig) {
+				p := service.DefaultPolicy()
+				p.Ramp = &service.Ramp{Seconds: 100, Steps: []float64{0.4, 1}}
+				r.decide(p)
+				r.hosts.run(2)
+				if c.later {
+					r.hosts.set("i2", service.InstanceStarting)
+				}
+				l := r.begin()
+				defer l.stop()
+				if c.later {
+					time.Sleep(110 * time.Second)
+					r.hosts.set("i2", service.InstanceLive)
+				}
+				time.Sleep(20 * time.Second)
+				synctest.Wait()
+				all, _ := l.Standings("s")
+				if got := fmt.Sprintf("%d: %s", all[1].Served, all[1].Account.Next); got != c.want {
+					t.Errorf("it is told:\n%s", got)
+				}
+			})
+		})
+	}
+}

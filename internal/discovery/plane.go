@@ -10,7 +10,10 @@ package discovery
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -262,7 +265,34 @@ func (p *Plane) Standings(name string) ([]Standing, bool) {
 			out[i].Served = e.Weight
 		}
 	}
+	tellTogether(out, published)
 	return out, true
+}
+
+// tellTogether says of instances that have more than the ramp leaves them why
+// that is: where nobody is past it, each has its whole weight.
+func tellTogether(all []Standing, published *view.Service) {
+	if published == nil {
+		return
+	}
+	of := map[string]int{} // :: revision → in rotation
+	for _, s := range all {
+		if s.Served > 0 {
+			of[s.Revision]++
+		}
+	}
+	for i := range all {
+		s := &all[i]
+		ramp, ramps := strings.CutPrefix(s.Account.Next, "time: ")
+		if !ramps || s.Served <= max(s.Weight*s.Ramp/view.FullWeight, 1) {
+			continue
+		}
+		why := fmt.Sprintf("all %d are new together", of[s.Revision])
+		if slices.ContainsFunc(published.Marks, func(m view.ZoneMark) bool { return m.DegradedConfidence && m.Zone == s.Zone }) {
+			why = "health is disregarded in its zone"
+		}
+		s.Account.Next = fmt.Sprintf("time: whole weight meanwhile, since %s (by the ramp alone %s)", why, ramp)
+	}
 }
 
 // View is what is published of a service; nil is nothing yet.

@@ -716,12 +716,17 @@ type ServiceSummary struct {
 	ObservedGeneration int32                  `protobuf:"varint,3,opt,name=observed_generation,json=observedGeneration,proto3" json:"observed_generation,omitempty"`
 	Url                string                 `protobuf:"bytes,4,opt,name=url,proto3" json:"url,omitempty"`
 	// State is ready, degraded (fewer live than wanted), down (none live),
-	// deploying, failed, deleting or needs-operator.
+	// deploying, failed, deleting, needs-operator, or unknown (this control has only
+	// just begun to observe what is not deployed here).
 	State     string `protobuf:"bytes,5,opt,name=state,proto3" json:"state,omitempty"`
 	Revision  string `protobuf:"bytes,6,opt,name=revision,proto3" json:"revision,omitempty"`
 	Instances int32  `protobuf:"varint,7,opt,name=instances,proto3" json:"instances,omitempty"`
-	// Live instances of the revisions that have traffic.
-	Live          int32 `protobuf:"varint,8,opt,name=live,proto3" json:"live,omitempty"`
+	// Live instances of the revisions that have traffic; of what is not deployed here,
+	// those that callers may pick.
+	Live int32 `protobuf:"varint,8,opt,name=live,proto3" json:"live,omitempty"`
+	// Source is the authority on its instances: host (deployed here), lease (they are
+	// registered) or external (declared as a third party's).
+	Source        string `protobuf:"bytes,9,opt,name=source,proto3" json:"source,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -810,6 +815,13 @@ func (x *ServiceSummary) GetLive() int32 {
 		return x.Live
 	}
 	return 0
+}
+
+func (x *ServiceSummary) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
 }
 
 // Service is the desired document.
@@ -6622,7 +6634,7 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\aservice\x18\x01 \x01(\v2\x14.fairlead.v1.ServiceR\aservice\"\x15\n" +
 	"\x13ListServicesRequest\"O\n" +
 	"\x14ListServicesResponse\x127\n" +
-	"\bservices\x18\x01 \x03(\v2\x1b.fairlead.v1.ServiceSummaryR\bservices\"\xf1\x01\n" +
+	"\bservices\x18\x01 \x03(\v2\x1b.fairlead.v1.ServiceSummaryR\bservices\"\x89\x02\n" +
 	"\x0eServiceSummary\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1e\n" +
 	"\n" +
@@ -6633,7 +6645,8 @@ const file_fairlead_v1_operator_proto_rawDesc = "" +
 	"\x05state\x18\x05 \x01(\tR\x05state\x12\x1a\n" +
 	"\brevision\x18\x06 \x01(\tR\brevision\x12\x1c\n" +
 	"\tinstances\x18\a \x01(\x05R\tinstances\x12\x12\n" +
-	"\x04live\x18\b \x01(\x05R\x04live\"\xed\x02\n" +
+	"\x04live\x18\b \x01(\x05R\x04live\x12\x16\n" +
+	"\x06source\x18\t \x01(\tR\x06source\"\xed\x02\n" +
 	"\aService\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1e\n" +
 	"\n" +

@@ -2,6 +2,7 @@ package httpapi
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -209,4 +210,24 @@ func TestAServiceThatIsKnownByLeaseOrDeclarationAloneIsNotSaidToBeMissing(t *tes
 
 func leased(id, of string) registry.Instance {
 	return registry.Instance{ID: id, Service: of, Source: registry.Lease, Address: "10.0.0.1:1"}
+}
+
+func TestWhatIsLeasedOrDeclaredIsListedWithItsSourceBesideWhatIsDeployed(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.must(&fairleadv1.DeployRequest{Service: "hello"})
+		w.put(service.KindInstance, "i1", leased("i1", "batch"))
+		w.put(service.KindInstance, "i2", leased("i2", "batch"))
+		w.put(service.KindExternal, "pay", discovery.External{Service: "pay", Endpoints: []discovery.ExternalEndpoint{{ID: "e1", Address: "127.0.0.1:9"}}})
+		r, err := w.services.ListServices(w.ctx, connect.NewRequest(&fairleadv1.ListServicesRequest{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := ""
+		for _, s := range r.Msg.GetServices() {
+			got += fmt.Sprintf("%s %s %d; ", s.GetService(), s.GetSource(), s.GetInstances())
+		}
+		if got != "batch lease 2; hello host 1; pay external 1; " {
+			t.Errorf("listed are %s", got)
+		}
+	})
 }

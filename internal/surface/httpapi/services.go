@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"connectrpc.com/connect"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
+	"github.com/fairlead-platform/fairlead/internal/discovery"
+	"github.com/fairlead-platform/fairlead/internal/registry"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
@@ -39,7 +42,64 @@ func (a *API) ListServices(ctx context.Context, _ *connect.Request[fairleadv1.Li
 		s.Url = a.url(service.LocalHost(d.Service))
 		out.Services = append(out.Services, s)
 	}
+	others, err := a.notDeployed(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range others {
+		if !slices.ContainsFunc(out.Services, func(d *fairleadv1.ServiceSummary) bool { return d.GetService() == s.GetService() }) {
+			out.Services = append(out.Services, s)
+		}
+	}
+	slices.SortStableFunc(out.Services, func(x, y *fairleadv1.ServiceSummary) int { return cmp.Compare(x.GetService(), y.GetService()) })
 	return connect.NewResponse(out), nil
+}
+
+// notDeployed are the services whose instances are registered by lease, or
+// declared as a third party's.
+func (a *API) notDeployed(ctx context.Context) (out []*fairleadv1.ServiceSummary, err error) {
+	declared, _, err := list[discovery.External](ctx, a.Store, service.KindExternal, nil)
+	if err != nil {
+		return nil, err
+	}
+	rows, _, err := list[registry.Instance](ctx, a.Store, service.KindInstance, nil)
+	if err != nil {
+		return nil, err
+	}
+	leases := map[string]int{} // :: service → leases
+	for _, x := range rows {
+		if x.Source == registry.Lease && !x.Gone {
+			leases[x.Service]++
+		}
+	}
+	for _, d := range declared {
+		delete(leases, d.Service)
+		out = append(out, a.undeployed(d.Service, registry.External, len(d.Endpoints)))
+	}
+	for name, n := range leases {
+		out = append(out, a.undeployed(name, registry.Lease, n))
+	}
+	return out, nil
+}
+
+func (a *API) undeployed(name string, source registry.Source, instances int) *fairleadv1.ServiceSummary {
+	out := &fairleadv1.ServiceSummary{Service: name, Source: string(source), Instances: int32(instances), State: "unknown"}
+	all, observing := a.standings(name)
+	for _, s := range all {
+		if s.Served > 0 {
+			out.Live++
+		}
+	}
+	switch {
+	case !observing:
+	case out.Live == 0:
+		out.State = "down"
+	case out.Live < out.Instances:
+		out.State = "degraded"
+	default:
+		out.State = "ready"
+	}
+	return out
 }
 
 // summarizer holds what summaries are made of.
@@ -116,7 +176,7 @@ func (s *summarizer) of(d service.Desired) *fairleadv1.ServiceSummary {
 	c := s.catalogs[d.Service]
 	live := s.answering(c)
 	return &fairleadv1.ServiceSummary{
-		Service: d.Service, Generation: d.Generation, ObservedGeneration: c.ObservedGeneration,
+		Service: d.Service, Source: string(registry.Host), Generation: d.Generation, ObservedGeneration: c.ObservedGeneration,
 		State: s.state(d, c, live), Revision: c.Latest, Instances: int32(d.Instances), Live: int32(live),
 	}
 }
