@@ -30,7 +30,7 @@ type controlStream = grpc.BidiStreamingClient[pb.AttachRequest, pb.AttachRespons
 // attach keeps a stream to control as long as the host lives. A lost control
 // plane changes nothing for what runs.
 func (h *Host) attach() {
-	var away outage.Outage
+	away := outage.Outage{After: outage.Moment}
 	for turn := 0; h.ctx.Err() == nil && !isClosed(h.departure.stopped) && len(h.cfg.Control) > 0; turn++ {
 		addr := h.cfg.Control[turn%len(h.cfg.Control)]
 		err := h.attachTo(addr, &away)

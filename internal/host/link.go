@@ -28,7 +28,7 @@ type pollStream = grpc.BidiStreamingClient[pb.PollRequest, pb.PollResponse]
 // newLink starts one. Its cancel ends the goroutine, which waits for no other.
 func (h *Host) newLink(name, addr string) *link {
 	ctx, cancel := context.WithCancel(h.ctx)
-	l := &link{name: name, addr: addr, out: newOutbox(), cancel: cancel}
+	l := &link{name: name, addr: addr, out: newOutbox(), cancel: cancel, away: outage.Outage{After: outage.Moment}}
 	h.life.Go(func() { h.pollOn(ctx, l) })
 	return l
 }

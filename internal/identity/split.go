@@ -58,6 +58,8 @@ type split struct {
 	cancel  context.CancelFunc
 	running sync.WaitGroup
 
+	refusals refusalLog
+
 	mu     sync.Mutex
 	quiet  []*shaking // those that may not have said hello yet, the oldest first
 	gave   int        // of those, how many gave way since it was said
@@ -212,11 +214,14 @@ func (s *split) now() time.Time {
 // refused closes the connection. The client is told no more than an alert, so
 // the reason is logged here; a peer that just went away is of no interest.
 func (s *split) refused(raw *shaking, err error) {
-	level := slog.LevelWarn
-	if s.ctx.Err() != nil || errors.Is(err, io.EOF) || raw.late.Load() {
-		level = slog.LevelDebug
+	level, unsaid := slog.LevelDebug, 0
+	if s.ctx.Err() == nil && !errors.Is(err, io.EOF) && !raw.late.Load() {
+		var say bool
+		if unsaid, say = s.refusals.say(source(raw.RemoteAddr())+" "+err.Error(), time.Now()); say {
+			level = slog.LevelWarn
+		}
 	}
-	s.Log.Log(s.ctx, level, "handshake refused", "remote", raw.RemoteAddr().String(), "error", err)
+	s.Log.Log(s.ctx, level, "handshake refused", "remote", raw.RemoteAddr().String(), "error", err, "unsaid", unsaid)
 	_ = raw.Close() // nothing is lost with it
 }
 

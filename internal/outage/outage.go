@@ -1,9 +1,13 @@
 // Package outage says when to speak of something that is away and asked for
-// again and again: at its first failure, then at growing intervals, and at its
-// return. It logs nothing itself. Read [Outage].
+// again and again: at its first failure or once it has lasted, then at growing
+// intervals, and at its return. It logs nothing itself. Read [Outage].
 package outage
 
 import "time"
+
+// Moment is how long a stream may be away before that is spoken of: who is at its
+// other end starts anew within that.
+const Moment = 5 * time.Second
 
 const (
 	first = 10 * time.Second
@@ -13,20 +17,23 @@ const (
 // Outage of one thing. The zero value is one that is there, or was not yet
 // asked. It is not for two goroutines at once.
 type Outage struct {
+	// After is how long it is away before it is spoken of: what passes within that
+	// is for nobody to act on. Zero speaks at once.
+	After time.Duration
+
 	since, next time.Time
 	wait        time.Duration
 }
 
 // Failed notes a failure, and says whether to speak of it.
 func (o *Outage) Failed(now time.Time) bool {
-	switch {
-	case o.since.IsZero():
-		o.since, o.wait = now, first
-	case now.Before(o.next):
-		return false
-	default:
-		o.wait = min(2*o.wait, most)
+	if o.since.IsZero() {
+		o.since, o.next = now, now.Add(o.After)
 	}
+	if now.Before(o.next) {
+		return false
+	}
+	o.wait = min(max(2*o.wait, first), most)
 	o.next = now.Add(o.wait)
 	return true
 }
@@ -43,6 +50,6 @@ func (o *Outage) For(now time.Time) time.Duration {
 // was not.
 func (o *Outage) Back(now time.Time) time.Duration {
 	away := o.For(now)
-	*o = Outage{}
+	*o = Outage{After: o.After}
 	return away
 }

@@ -29,3 +29,25 @@ func TestAnOutageIsSpokenOfFirstThenAtGrowingIntervalsAndOnceAtItsEnd(t *testing
 		t.Error("the next outage is not spoken of")
 	}
 }
+
+func TestWhatIsAwayForAMomentIsNotSpokenOf(t *testing.T) {
+	o := Outage{After: Moment}
+	start := time.Now()
+	for range 2 {
+		if o.Failed(start) || o.Failed(start.Add(Moment-time.Millisecond)) {
+			t.Error("a moment is spoken of")
+		}
+		if away := o.Back(start.Add(Moment)); away != Moment {
+			t.Errorf("back after %s", away)
+		}
+	}
+	var spoken []int // seconds
+	for s := range 100 {
+		if o.Failed(start.Add(time.Duration(s) * time.Second)) {
+			spoken = append(spoken, s)
+		}
+	}
+	if want := []int{5, 15, 35, 75}; !slices.Equal(spoken, want) {
+		t.Errorf("spoken of after %v seconds, not %v", spoken, want)
+	}
+}

@@ -90,7 +90,7 @@ func (r *Role) Run(ctx context.Context) error {
 	var looking sync.WaitGroup
 	defer looking.Wait()
 	looking.Go(func() { r.prober.Run(ctx) })
-	var away outage.Outage
+	away := outage.Outage{After: outage.Moment}
 	for turn := 0; ctx.Err() == nil && len(r.cfg.Control) > 0; turn++ {
 		address := r.cfg.Control[turn%len(r.cfg.Control)]
 		err := r.follow(ctx, address, &away)
