@@ -152,7 +152,9 @@ func (t *term) settleStore(ctx context.Context) {
 func (t *term) noteLost() {
 	w, now := t.world(), map[string]bool{} // :: host name → lost, and not given up
 	for name := range w.Gone {
-		now[name] = w.Gone[name] && !w.IsRetired(name)
+		if now[name] = w.Gone[name] && !w.IsRetired(name); now[name] && !t.lost[name] && !w.Hosts[name].Left {
+			t.c.log.Warn("a host is lost: what it ran is placed elsewhere where that can be; if it will not come back: fairlead hosts retire "+name, "host", name, "silent", hostGone)
+		}
 	}
 	for name := range t.lost {
 		if t.lost[name] && !now[name] {

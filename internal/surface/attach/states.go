@@ -74,7 +74,7 @@ func (s *Server) leave(c *conn) {
 	if a := s.hosts[c.name]; a != nil && a.conn == c {
 		a.conn = nil
 		s.changedLocked()
-		s.log.Warn("host is no longer attached", "name", c.name)
+		s.log.Info("host is no longer attached", "name", c.name) // the leader warns once it is lost
 	}
 }
 

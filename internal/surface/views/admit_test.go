@@ -126,7 +126,9 @@ func TestACallerThatANewPolicyRefusesStaysInTheTableAsRefusedWhileItIsKnownToLiv
 	bare := subscribe(t, dial(), "caller/bare", nil).welcome()
 	eventually(t, "it holds the view", func() bool { return holders(s, "payments") == "batch 1/1 current" })
 	clock.move(routing.Grace) // long after it began
-	s.Publish(closed("payments", 2, "service/web"), view.Adds)
+	shut := closed("payments", 2, "service/web")
+	shut.Endpoints = open.Endpoints
+	s.Publish(shut, view.Adds)
 	batch.refusal()
 	bare.add("payments").refusal()
 	clock.move(90 * time.Second)
@@ -149,7 +151,7 @@ func TestACallerThatANewPolicyRefusesStaysInTheTableAsRefusedWhileItIsKnownToLiv
 	}
 	eventually(t, "it left", func() bool { return s.Refused("payments") == 0 })
 	clock.move(time.Minute)
-	if got := refusedRows(s, "payments"); len(got) != 1 || !strings.Contains(got[0], "(left 2m30s ago)") {
+	if got := refusedRows(s, "payments"); len(got) != 1 || !strings.Contains(got[0], "(left 2m45s ago)") {
 		t.Errorf("of one that left: %q", got)
 	}
 	s.Publish(closed("payments", 4, "caller/batch"), view.Adds)
