@@ -273,15 +273,20 @@ func TestASubscriberHopsBetweenRelaysAndControlWithoutAWholeView(t *testing.T) {
 	x.Want([]string{"a"})
 	until(t, "a view", func() bool { return x.holds("a", first, 1) })
 	x.stop()
+	warm := []*caller{}
 	for _, r := range []*running{one, two} {
-		warm := calling(t, "warm at "+r.address, t.TempDir(), resolver.RelaysNever, r.address)
-		warm.Want([]string{"a"})
-		until(t, "each relay holds it", func() bool { return warm.holds("a", first, 1) })
+		w := calling(t, "warm at "+r.address, t.TempDir(), resolver.RelaysNever, r.address)
+		w.Want([]string{"a"})
+		warm = append(warm, w)
+		until(t, "each relay holds it", func() bool { return w.holds("a", first, 1) })
 	}
 	held := published(first, "a", 1, 200)
 	for i, at := range []string{one.address, two.address, c.address, one.address} {
 		next := published(first, "a", uint64(i+2), 201+i)
 		c.Publish(next, view.Adds)
+		for _, w := range warm { // a relay that was late would have passed one over
+			until(t, "each relay holds the next", func() bool { return w.holds("a", first, next.Version.Counter) })
+		}
 		got := rawly(t, at, "hopper", held, next.Version)
 		if got.Full() || len(got.Put) != 1 {
 			t.Fatalf("at hop %d it is sent %d endpoints, whole: %v", i, len(got.Put), got.Full())
