@@ -80,17 +80,7 @@ func (k *Keeper) Pending() int {
 func (k *Keeper) Flush(ctx context.Context) error {
 	k.mu.Lock()
 	s := Segment{Incarnation: strings.TrimSuffix(strings.TrimPrefix(k.prefix, "evidence/"), "/"), Ticks: k.pending}
-	for _, t := range s.Ticks {
-		for _, r := range t.Rows {
-			if n, ok := k.names[r.Instance]; ok {
-				s.Instances = append(s.Instances, n)
-				delete(k.names, r.Instance)
-			}
-		}
-	}
-	for _, n := range s.Instances { // until it is written
-		k.names[n.Handle] = n
-	}
+	s.Instances = k.namedIn(s.Ticks)
 	k.mu.Unlock()
 	if len(s.Ticks) == 0 {
 		return nil
@@ -110,8 +100,25 @@ func (k *Keeper) Flush(ctx context.Context) error {
 		k.pending = k.pending[1:]
 	}
 	k.pending = append([]Tick(nil), k.pending...)
+	left := k.namedIn(k.pending) // of ticks that were added meanwhile
 	clear(k.names)
+	for _, n := range left {
+		k.names[n.Handle] = n
+	}
 	return nil
+}
+
+// namedIn is what the handles in the ticks mean. k.mu is held.
+func (k *Keeper) namedIn(ticks []Tick) (out []Named) {
+	seen := map[uint32]bool{}
+	for _, t := range ticks {
+		for _, r := range t.Rows {
+			if n, ok := k.names[r.Instance]; ok && !seen[r.Instance] {
+				seen[r.Instance], out = true, append(out, n)
+			}
+		}
+	}
+	return out
 }
 
 func segmentName(prefix string, first, last int64) string {

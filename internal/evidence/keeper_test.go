@@ -112,6 +112,33 @@ func TestABucketOutOfReachKeepsTenMinutesAndThenGivesUpTheOldest(t *testing.T) {
 	}
 }
 
+// slow is a bucket in which something happens while a segment is written.
+type slow struct {
+	bucket.Bucket
+	meanwhile func()
+}
+
+func (s slow) Put(ctx context.Context, name string, r io.Reader, once bool) (bucket.Info, error) {
+	s.meanwhile()
+	return s.Bucket.Put(ctx, name, r, once)
+}
+
+func TestATickThatIsSealedWhileASegmentIsWrittenKeepsItsNames(t *testing.T) {
+	k, b := kept(t)
+	k.bucket = slow{b, func() { k.Add(Tick{Number: 2, Rows: []TickRow{{Instance: 1}, {Instance: 2}}}, name) }}
+	k.Add(Tick{Number: 1, Rows: []TickRow{{Instance: 1}}}, name)
+	if err := k.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	k.bucket = b
+	if err := k.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := k.Load(t.Context(), 1); err != nil || len(got.Ticks) != 1 || len(got.Names) != 2 {
+		t.Errorf("%d ticks, %d names, %v; want 1 and 2", len(got.Ticks), len(got.Names), err)
+	}
+}
+
 func TestKeptEvidenceIsBoundedInAgeAndSize(t *testing.T) {
 	k, b := kept(t)
 	fill(t, k, 5)
