@@ -153,6 +153,11 @@ func TestWhatARelaysReportersCannotHaveSaidIsDiscarded(t *testing.T) {
 			t.Errorf("%s: %+v is sealed, discarded %v", name, rows, in.Discarded())
 		}
 	}
+	lying := fleet(1)
+	lying.Merged(&Relay{}, MergedBatch{Number: 1, Reports: 1<<32 - 1, Rows: []MergedRow{{Instance: 1, Outcomes: eligibility.Outcomes{OK: 1<<32 - 1, Failed: 7, Reporters: one}}}})
+	if rows := lying.Seal().Rows; len(rows) > 0 || lying.Discarded()[OutOfRange] != 1 {
+		t.Errorf("of more reporters than there can be: %+v is sealed, discarded %v", rows, lying.Discarded())
+	}
 	in, r := fleet(1), &Relay{}
 	good := []MergedRow{{Instance: 1, Outcomes: eligibility.Outcomes{Failed: 1, Reporters: one, Hurt: one}}, {Instance: 9, Outcomes: eligibility.Outcomes{OK: 1, Reporters: one}}}
 	in.Merged(r, MergedBatch{Number: 7, Reports: 1, Rows: good})
