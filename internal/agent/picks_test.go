@@ -24,10 +24,21 @@ func TestAPickWhoseEndNobodyTellsIsGivenUp(t *testing.T) {
 	if _, ok := p.take("web", late); !ok || p.len() != 0 {
 		t.Errorf("the other is gone too, or %d are left", p.len())
 	}
+}
+
+func TestAWorkloadThatNeverTellsTakesNoPicksFromOthers(t *testing.T) {
+	p := newPicks(time.Now)
+	first := p.add("web", "payments", resolver.Pick{})
 	for range mostPicks + 10 {
-		p.add("web", "payments", resolver.Pick{})
+		p.add("job", "payments", resolver.Pick{})
 	}
 	if p.len() != mostPicks {
 		t.Errorf("%d are open", p.len())
+	}
+	if _, ok := p.take("web", first); !ok {
+		t.Error("another's pick gave way")
+	}
+	if p.giveUp(); p.len() != 0 || len(p.of) != 0 {
+		t.Errorf("%d are left of %d workloads", p.len(), len(p.of))
 	}
 }
