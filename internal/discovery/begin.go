@@ -49,7 +49,6 @@ type term struct {
 	handles     map[string]uint32               // :: instance → its handle of an earlier term
 	known       map[string]bool                 // :: service → the evaluator has its route
 	ended       map[string]int64                // :: instance → tick at which it was gone and not listed
-	strangers   map[string]bool                 // :: service → nothing knew it when it was asked last
 	alarms      map[string]map[string]Alarm     // :: service → kind → alarm in force
 	fares       map[string]*fares               // :: service → how its requests fare; none that are quiet
 	renewed     map[string]int64                // :: leased instance → tick at which it was renewed last
@@ -86,7 +85,7 @@ func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	t := &term{
 		leaving: map[string]int64{}, routed: map[string]view.Route{}, turning: map[string]bool{}, p: p, lead: l, log: p.log, began: time.Now(), keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), hurried: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
 		contracts: map[string]eligibility.Contract{}, governed: map[string]service.Policy{}, trips: map[string][]trip{}, tripDocs: map[string]string{}, handles: map[string]uint32{},
-		known: map[string]bool{}, ended: map[string]int64{}, strangers: map[string]bool{}, alarms: map[string]map[string]Alarm{}, fares: map[string]*fares{}, words: map[string]service.Word{}, details: map[string]string{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
+		known: map[string]bool{}, ended: map[string]int64{}, alarms: map[string]map[string]Alarm{}, fares: map[string]*fares{}, words: map[string]service.Word{}, details: map[string]string{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
 	}
 	t.detection.begin(p.detected)
 	t.records = newRecords(l, p.log, t.living)

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -71,4 +72,29 @@ func TestTheAlarmOfAQuietServiceThatFailedIsOverAndForgotten(t *testing.T) {
 	if f.alarmed || f.results >= 1 {
 		t.Errorf("it is %+v", f)
 	}
+}
+
+func TestAServiceThatIsGoneIsForgottenAndHasNoAlarm(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		r.hosts.run(3)
+		l := r.begin()
+		defer l.stop()
+		time.Sleep(3 * time.Second)
+		c := l.Reporter("gateway/g")
+		for number := range uint64(20) {
+			c.Take(number+1, []Outcome{{Instance: "i1", Failed: 10}, {Instance: "i2", Failed: 10}, {Instance: "i3", Failed: 10}})
+			time.Sleep(time.Second)
+		}
+		r.hosts.edit(func() { r.hosts.all = nil })
+		l.lead.mu.Lock()
+		l.lead.deleted = true
+		l.lead.mu.Unlock()
+		time.Sleep((linger + 2*sweepEvery) * time.Second)
+		synctest.Wait()
+		l.peek(func(x *term) {
+			if len(x.known)+len(x.fares)+len(x.alarms) > 0 {
+				t.Errorf("%v is known, of which %v and %v are left", x.known, x.fares, x.alarms)
+			}
+		})
+	})
 }

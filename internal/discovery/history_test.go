@@ -119,7 +119,7 @@ func TestTheHistoryOfAServiceOutlivesIt(t *testing.T) {
 		l.lead.mu.Lock()
 		l.lead.deleted = true
 		l.lead.mu.Unlock()
-		time.Sleep(3 * collectEvery * time.Second)
+		time.Sleep(3 * collectEvery * sealEvery)
 		synctest.Wait()
 		if n := len(r.history()); n != 0 {
 			t.Errorf("%d transitions are left in the store", n)
@@ -314,6 +314,32 @@ func TestAHandleIsNeverUsedAgainThoughAllTracesOfItAreGone(t *testing.T) {
 	})
 }
 
+func TestABucketThatHangsWhileAServiceIsBuriedDelaysNoVerdict(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		r.declare(DefaultContract())
+		r.hosts.run(2)
+		l := r.begin()
+		defer l.stop()
+		time.Sleep(3 * time.Second)
+		r.hosts.edit(func() { r.hosts.all = nil })
+		time.Sleep(15 * time.Second)
+		l.lead.mu.Lock()
+		l.lead.deleted = true
+		l.lead.mu.Unlock()
+		r.bucket.hangs.Store(true)
+		sealed := func() (n uint64) {
+			synctest.Wait()
+			l.peek(func(x *term) { n = x.sealed })
+			return n
+		}
+		before := sealed()
+		time.Sleep(3 * collectEvery * sealEvery)
+		if n := sealed() - before; n != 3*collectEvery*uint64(sealEvery/time.Second) {
+			t.Errorf("%d seconds were taken in, of %s", n, 3*collectEvery*sealEvery)
+		}
+	})
+}
+
 func TestHandlesAreReservedBeforeTheyAreUsed(t *testing.T) {
 	inRegion(t, func(r *rig) {
 		r.hosts.run(1)
@@ -325,7 +351,7 @@ func TestHandlesAreReservedBeforeTheyAreUsed(t *testing.T) {
 			x.reg.Put(registry.Instance{ID: "far", Service: "s", Handle: handleBlock/2 + 100, Source: registry.Host})
 			x.reg.Remove("far")
 		})
-		time.Sleep((collectEvery + 2) * time.Second)
+		time.Sleep((sweepEvery + 2) * time.Second)
 		synctest.Wait()
 		d, err := r.store.Get(context.Background(), handlesKey)
 		if err != nil {

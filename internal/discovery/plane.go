@@ -3,7 +3,7 @@
 // into verdicts, records each change of one, and makes the views. Read [Plane]
 // first, then second.go.
 //
-// Gateways pick by its views; deployments do not act on its verdicts yet.
+// Callers and gateways pick by its views, and deployments wait for its verdicts.
 // It has no sockets: what comes in is handed to it, and what it computes is
 // asked of it.
 package discovery

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,6 +157,11 @@ func (l *lead) Commit(ctx context.Context, writes []store.Write) error {
 }
 
 func (l *lead) Routes() ([]view.Route, uint64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.deleted {
+		return nil, 2
+	}
 	return []view.Route{{Service: "s", Splits: []view.Split{{Revision: "s-00001", Percent: 100, Group: "s-00001", Allowed: []string{"s-00001"}}}}}, 1
 }
 
@@ -283,6 +289,7 @@ func (r *rig) history() (all []Record) {
 
 // blobs is a bucket in memory; broken, it fails.
 type blobs struct {
+	hangs  atomic.Bool // until who writes gives up
 	mu     sync.Mutex
 	held   map[string][]byte
 	broken bool
@@ -311,7 +318,11 @@ func (b *blobs) names() []string {
 	return slices.Sorted(maps.Keys(b.held))
 }
 
-func (b *blobs) Put(_ context.Context, name string, r io.Reader, _ bool) (i bucket.Info, err error) {
+func (b *blobs) Put(ctx context.Context, name string, r io.Reader, _ bool) (i bucket.Info, err error) {
+	if b.hangs.Load() {
+		<-ctx.Done()
+		return i, ctx.Err()
+	}
 	body, err := io.ReadAll(r)
 	if err != nil {
 		return i, err

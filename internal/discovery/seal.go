@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	sealEvery = 20 * time.Second
+	sealEvery    = 20 * time.Second
+	collectEvery = 3 // rounds
 	// What is older than sealAfter is sealed, together with all that is older
 	// than sealWith, so that a quiet service has few parts. In ticks.
 	sealAfter = 24 * 3600
@@ -41,13 +42,17 @@ func (t *term) outbox(ctx context.Context) {
 	tick := time.NewTicker(sealEvery)
 	defer tick.Stop()
 	var trimmed time.Time
-	for {
+	var unknown map[string]bool
+	for round := 1; ; round++ {
 		select { // the end of the term, or time for a round
 		case <-ctx.Done():
 			return
 		case <-tick.C:
 		}
 		err := t.sealRound(ctx)
+		if round%collectEvery == 0 {
+			unknown = t.collect(ctx, unknown)
+		}
 		if now := t.p.cfg.Now(); now.Sub(trimmed) >= trimHistory {
 			trimmed = now
 			err = errors.Join(err, t.archive.Trim(ctx, now))
@@ -56,6 +61,41 @@ func (t *term) outbox(ctx context.Context) {
 			t.log.Warn("history stays in the store for now", "error", err)
 		}
 	}
+}
+
+// collect erases what services left behind that nothing knows, nor did before, so
+// that one that is being made is spared.
+func (t *term) collect(ctx context.Context, before map[string]bool) map[string]bool {
+	t.mu.Lock()
+	names := t.records.services()
+	for name := range t.contracts {
+		names = append(names, name)
+	}
+	for name := range t.governed {
+		names = append(names, name)
+	}
+	unknown := map[string]bool{} // :: service → nothing knows it
+	for _, name := range names {
+		if !t.lead.Knows(name) && len(t.reg.Of(name)) == 0 {
+			unknown[name] = true
+		}
+	}
+	t.mu.Unlock()
+	for name := range unknown {
+		if !before[name] {
+			continue
+		}
+		err := t.bury(ctx, name)
+		if err == nil {
+			err = t.lead.Commit(ctx, []store.Write{
+				erase(store.Key{Kind: service.KindContract, Name: name}), erase(store.Key{Kind: service.KindGovernance, Name: name}),
+			})
+		}
+		if err != nil {
+			t.log.Warn("cannot erase what a service left behind", "service", name, "error", err)
+		}
+	}
+	return unknown
 }
 
 func (t *term) sealRound(ctx context.Context) error {

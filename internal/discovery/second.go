@@ -8,15 +8,14 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/evaluate"
 	"github.com/fairlead-platform/fairlead/internal/evidence"
 	"github.com/fairlead-platform/fairlead/internal/service"
-	"github.com/fairlead-platform/fairlead/internal/store"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
 const (
-	collectEvery = 60  // ticks
-	trimEvery    = 600 // ticks
-	keptFor      = 7 * 24 * 3600
-	keptBytes    = 1 << 30
+	sweepEvery = 60  // ticks
+	trimEvery  = 600 // ticks
+	keptFor    = 7 * 24 * 3600
+	keptBytes  = 1 << 30
 )
 
 // second is one turn of the plane.
@@ -62,9 +61,9 @@ func (t *term) second(ctx context.Context) {
 	if len(transitions) > 0 {
 		t.p.moved()
 	}
-	if tick.Number%collectEvery == 0 {
-		t.collect(ctx)
+	if tick.Number%sweepEvery == 0 {
 		t.mu.Lock()
+		t.forgetServices()
 		t.detection.sweep(time.Now())
 		t.mu.Unlock()
 		t.reserveMore(ctx)
@@ -96,13 +95,20 @@ func (t *term) routes() {
 		t.eval.SetRoute(r)
 	}
 	maps.DeleteFunc(t.routed, func(name string, _ view.Route) bool { return !routed[name] })
+	t.forgetServices()
+}
+
+// forgetServices drops services that have neither a route nor an instance. The last
+// instance may be gone long after the route, and of some there never was one.
+func (t *term) forgetServices() {
 	for name := range t.known {
-		if !routed[name] && len(t.reg.Of(name)) == 0 {
+		if _, routed := t.routed[name]; !routed && len(t.reg.Of(name)) == 0 {
 			t.eval.Forget(name)
 			t.p.cfg.Views.Forget(name)
 			delete(t.turning, name)
 			delete(t.known, name)
 			delete(t.alarms, name)
+			delete(t.fares, name)
 			t.rest.Done(name)
 			t.detection.forget(name)
 			delete(t.trips, name)
@@ -230,39 +236,6 @@ func (t *term) regulate() {
 func (t *term) named(handle uint32) (evidence.Named, bool) {
 	x, ok := t.reg.ByHandle(handle)
 	return evidence.Named{Handle: x.Handle, ID: x.ID, Service: x.Service}, ok
-}
-
-// collect erases what services left behind that are no more.
-func (t *term) collect(ctx context.Context) {
-	t.mu.Lock()
-	names := t.records.services()
-	for name := range t.contracts {
-		names = append(names, name)
-	}
-	for name := range t.governed {
-		names = append(names, name)
-	}
-	unknown := map[string]bool{} // :: service → nothing knows it
-	for _, name := range names {
-		unknown[name] = !t.lead.Knows(name) && len(t.reg.Of(name)) == 0
-	}
-	before := t.strangers
-	t.strangers = unknown
-	t.mu.Unlock()
-	for name := range unknown {
-		if !unknown[name] || !before[name] { // twice, so that one that is being made is spared
-			continue
-		}
-		err := t.bury(ctx, name)
-		if err == nil {
-			err = t.lead.Commit(ctx, []store.Write{
-				erase(store.Key{Kind: service.KindContract, Name: name}), erase(store.Key{Kind: service.KindGovernance, Name: name}),
-			})
-		}
-		if err != nil {
-			t.log.Warn("cannot erase what a service left behind", "service", name, "error", err)
-		}
-	}
 }
 
 // keep writes segments and trims old ones, beside the seconds: a bucket that is
