@@ -2,6 +2,8 @@ package relay
 
 import (
 	"context"
+	"errors"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
@@ -27,7 +29,7 @@ type fan struct {
 	views     map[string]*view.Service // :: service → by which services was made
 	bytes     uint64                   // of the reports of this second
 	calls     uint64                   // that they tell of
-	dropped   uint64                   // rows that no control took
+	dropped   uint64                   // rows that no control took, and those beyond what it takes
 	sent      uint64
 	forbidden uint64 // rows by who may not call the service
 }
@@ -104,7 +106,9 @@ func (f *fan) seal() *pb.ReportMergedRequest {
 	second := f.merger.Seal()
 	m := &pb.ReportMergedRequest{Callers: second.Callers, Groups: witness.ToGroups(second.Groups), Reporters: uint32(second.Reports), Bytes: f.bytes, Calls: f.calls}
 	f.bytes, f.calls = 0, 0
-	for _, x := range second.Rows[:min(len(second.Rows), evidence.MaxMerged)] {
+	told := second.Rows[:min(len(second.Rows), evidence.MaxMerged)]
+	f.dropped += uint64(len(second.Rows) - len(told))
+	for _, x := range told {
 		row := &pb.MergedRow{
 			Instance: x.Instance, Ok: x.OK, Failed: x.Failed, Reporters: uint64(x.Reporters), Hurt: uint64(x.Hurt), Refusing: uint64(x.Refusing),
 			Compared: x.Compared, Expected: x.Expected,
@@ -124,6 +128,8 @@ const sealEvery = time.Second
 func (f *fan) send(ctx context.Context, conn grpc.ClientConnInterface) {
 	f.seal() // what came while no control was followed
 	var stream pb.EvidenceService_ReportMergedClient
+	end := func() {}
+	defer func() { end() }()
 	tick := time.NewTicker(sealEvery)
 	defer tick.Stop()
 	for number := uint64(1); ; number++ {
@@ -139,13 +145,21 @@ func (f *fan) send(ctx context.Context, conn grpc.ClientConnInterface) {
 		m.Number = number
 		var err error
 		if stream == nil {
-			stream, err = pb.NewEvidenceServiceClient(conn).ReportMerged(ctx)
+			one, cancel := context.WithCancel(ctx)
+			end = cancel
+			stream, err = pb.NewEvidenceServiceClient(conn).ReportMerged(one)
 		}
 		if err == nil {
 			err = stream.Send(m)
 		}
+		if errors.Is(err, io.EOF) && stream != nil { // it has ended: it does not wait, and says why
+			if _, why := stream.CloseAndRecv(); why != nil {
+				err = why
+			}
+		}
 		f.mu.Lock()
 		if f.sent++; err != nil {
+			end()
 			stream = nil
 			f.dropped += uint64(len(m.GetRows()))
 			f.log.Debug("what callers saw is dropped", "error", err)

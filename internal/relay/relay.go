@@ -175,9 +175,8 @@ func (r *Relay) Held() resolver.ViewsStatus { return r.held.Status() }
 func (r *Relay) Server() *views.Server { return r.server }
 
 const (
-	ticks = 200 * time.Millisecond
-	// served bounds how often what is wanted is looked at.
-	lingers = time.Minute
+	ticks   = 200 * time.Millisecond
+	lingers = time.Minute // between two looks at what is wanted no more
 )
 
 // Run follows control until ctx ends.
