@@ -20,11 +20,10 @@ type order struct {
 	lines chan []service.LogLine
 	fail  chan error // has room for one
 
-	mu     sync.Mutex
-	conns  map[string]*conn // :: host name → stream that the order went to; until it has answered
-	served bool             // some host was asked
-	done   chan struct{}    // closed when every host has answered and none is followed
-	ended  sync.Once
+	mu    sync.Mutex
+	conns map[string]*conn // :: host name → stream that the order went to; until it has answered
+	done  chan struct{}    // closed when every host has answered and none is followed
+	ended sync.Once
 }
 
 // StreamLogs gives the output of a service's instances on all connected hosts
@@ -37,9 +36,9 @@ func (s *Server) StreamLogs(ctx context.Context, q service.LogQuery, send func([
 		ctx: ctx, id: rand.Text(), query: q, lines: make(chan []service.LogLine, 16),
 		fail: make(chan error, 1), conns: map[string]*conn{}, done: make(chan struct{}),
 	}
-	s.begin(o)
+	asked := s.begin(o)
 	defer s.finish(o)
-	if !o.served && !q.Follow {
+	if !asked && !q.Follow {
 		return fault.New(fault.Unavailable, "", "cannot read output of %q: no host is connected", q.Service)
 	}
 	for {
@@ -73,19 +72,24 @@ func (o *order) rest(send func([]service.LogLine) error) error {
 	}
 }
 
-func (s *Server) begin(o *order) {
+// begin asks the hosts that are connected, and reports whether there were any.
+// None counts as having answered before all were asked.
+func (s *Server) begin(o *order) (asked bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	o.mu.Lock()
+	defer o.mu.Unlock()
 	s.orders[o.id] = o
 	for _, a := range s.hosts {
 		if a.conn != nil {
-			o.ask(a.conn, o.query.Tail)
+			o.askLocked(a.conn, o.query.Tail)
 		}
 	}
+	return len(o.conns) > 0
 }
 
-// ask sends the order to a host. A host that takes nothing is left out.
-func (o *order) ask(c *conn, tail int) {
+// askLocked sends the order to a host. A host that takes nothing is left out.
+func (o *order) askLocked(c *conn, tail int) {
 	m := &pb.LogOrder{
 		Id: o.id, Service: o.query.Service, Instance: o.query.Instance, TailLines: int32(tail), Follow: o.query.Follow,
 	}
@@ -94,9 +98,7 @@ func (o *order) ask(c *conn, tail int) {
 	default:
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.conns[c.name], o.served = c, true
+	o.conns[c.name] = c
 	context.AfterFunc(o.ctx, func() { o.cancel(c) })
 	go func() { // ends with the host's stream or the reader
 		select {
@@ -111,7 +113,9 @@ func (o *order) ask(c *conn, tail int) {
 // printed from now on.
 func (o *order) joinLate(c *conn) {
 	if o.query.Follow {
-		o.ask(c, -1)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.askLocked(c, -1)
 	}
 }
 
