@@ -3,6 +3,7 @@ package resolver
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -191,6 +192,39 @@ func TestNothingPanicsInItsHostsProcess(t *testing.T) {
 		}
 		if pick, err := r.Pick("payments"); err != nil {
 			t.Errorf("picked %q: %v", pick.ID(), err)
+		}
+	})
+}
+
+// brokenOnce is a log that panics at its first line.
+type brokenOnce bool
+
+func (b *brokenOnce) Write(line []byte) (int, error) {
+	if !*b {
+		*b = true
+		panic("the log is broken")
+	}
+	return len(line), nil
+}
+
+func TestALogThatPanicsEndsNoFollowing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newNoSocket()
+		p.publish(payments(p.epoch, 1, in("a", "", 1000)))
+		r := opened(t, p, t.TempDir(), func(*Config) {})
+		defer closed(t, r)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		broken := new(brokenOnce)
+		r.views.cfg.Log = slog.New(slog.NewTextHandler(broken, nil))
+		p.goAway(errAway)
+		time.Sleep(time.Minute)
+		p.come()
+		p.publish(payments(p.epoch, 2, in("a", "", 1000), in("b", "", 1000)))
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if s := r.Status(); !bool(*broken) || s.Panics != 1 || !s.Connected || s.Services[0].Version.Counter != 2 {
+			t.Errorf("%+v", s)
 		}
 	})
 }

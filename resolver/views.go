@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -73,13 +74,13 @@ type Views struct {
 	edit  chan struct{} // what is wanted changed
 	ack   chan struct{} // something is to be acknowledged
 
-	panics panics
-	lock   folderLock // the keeper's own
+	panics  panics
+	running atomic.Bool
+	lock    folderLock // the keeper's own
 
 	delivery sync.Mutex // one view is told at a time
 
 	mu        sync.Mutex
-	running   bool
 	wanted    map[string]bool // nil: nobody said yet
 	held      map[string]*holding
 	marks     view.Marks
@@ -314,23 +315,23 @@ func (h *Views) newest(service string) (x *holding, held *view.HeldService, hook
 	return x, x.held, h.hook
 }
 
-// Run subscribes and keeps what comes, until ctx ends. It can be called once.
+// Run subscribes and keeps what comes, until ctx ends. It cannot be called twice
+// at a time.
 func (h *Views) Run(ctx context.Context) error {
-	h.mu.Lock()
-	again := h.running
-	h.running = true
-	h.mu.Unlock()
-	if again {
+	if !h.running.CompareAndSwap(false, true) {
 		return errors.New("cannot run views twice")
 	}
 	keeping, stop := context.WithCancel(context.WithoutCancel(ctx))
 	var keeper sync.WaitGroup
+	defer func() { // where what was handed to us panics too: it is called again then
+		stop()
+		keeper.Wait()
+		h.lock.release()
+		h.running.Store(false)
+	}()
 	keeper.Go(func() { h.panics.again(keeping, "keeping views", func() { h.keepLoop(keeping) }) })
 	l := loop{addresses: h.addresses, jitter: h.cfg.Jitter, slowest: h.cfg.slowest, session: h.caught, left: h.left, spread: h.spread}
 	l.run(ctx)
-	stop()
-	keeper.Wait()
-	h.lock.release()
 	return nil
 }
 
