@@ -97,12 +97,14 @@ func (s *Server) tallyLocked(sub *subscriber, m *pb.RelayTally) error {
 	return nil
 }
 
+// mostAtRelay subscribers of one relay are believed.
+const mostAtRelay = 1 << 24
+
 func tallyOf(x *pb.ServiceTally) tally {
-	const most = 1 << 24 // subscribers of one relay
-	out := tally{subscribers: int(min(x.GetSubscribers(), most)), refused: int(min(x.GetRefused(), most))}
+	out := tally{subscribers: int(min(x.GetSubscribers(), mostAtRelay)), refused: int(min(x.GetRefused(), mostAtRelay))}
 	left := out.subscribers
 	for _, v := range x.GetVersions()[:min(len(x.GetVersions()), mostVersions)] {
-		n := min(int(min(v.GetSubscribers(), most)), left)
+		n := min(int(min(v.GetSubscribers(), mostAtRelay)), left)
 		left -= n
 		out.versions = append(out.versions, versionTally{budget.Number{Epoch: v.GetEpoch(), Counter: v.GetCounter()}, n})
 	}

@@ -136,7 +136,7 @@ func (s *Server) countLocked() {
 func (s *Server) connectedLocked() int {
 	n := s.open - s.relaysOpen
 	for _, sub := range s.relays {
-		n += int(sub.state.GetSubscribers())
+		n += int(min(sub.state.GetSubscribers(), mostAtRelay))
 	}
 	return n
 }

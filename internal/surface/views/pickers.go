@@ -3,6 +3,7 @@ package views
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,10 +31,9 @@ func (s *Server) departLocked(h *holding) {
 	if !h.listed || sub.role == roleGateway {
 		return
 	}
-	for key, d := range t.departed {
-		if now-d.left > routing.Grace {
-			delete(t.departed, key)
-		}
+	if now-t.swept > routing.Grace { // and not at each: when many leave, they leave at once
+		maps.DeleteFunc(t.departed, func(_ string, d departed) bool { return now-d.left > routing.Grace })
+		t.swept = now
 	}
 	if t.departed == nil {
 		t.departed = map[string]departed{}

@@ -26,6 +26,7 @@ type topic struct {
 	ledger   budget.Ledger
 	callers  int                 // who routes by it: subscribers, and those of relays
 	departed map[string]departed // :: key of who left a moment ago → what it held
+	swept    time.Duration       // when those who left long ago were taken from it
 }
 
 type retained struct {
