@@ -2,12 +2,14 @@ package control_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/control"
+	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/saga"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/internal/store"
@@ -204,6 +206,10 @@ func TestALeaderShownAHigherEpochAlarmsAndTakesTheNextAbove(t *testing.T) {
 		foreign := view.Epoch{Incarnation: "elsewhere", Number: 70, Nonce: "x"}
 		if e, err := a.AdmitHost(r.t.Context(), service.Host{Name: "d", Zone: "z3"}, foreign); err != nil || e.Number != 9 {
 			t.Errorf("AdmitHost of another incarnation's: %v, %v", e, err)
+		}
+		damaged := view.Epoch{Incarnation: r.store.Incarnation(), Number: 1<<64 - 1, Nonce: "x"}
+		if _, err := a.AdmitHost(r.t.Context(), service.Host{Name: "e", Zone: "z3"}, damaged); !errors.Is(err, fault.Invalid) || a.Epoch().Number != 9 {
+			t.Errorf("AdmitHost of the last number that there is: %v, and it leads with %d", err, a.Epoch().Number)
 		}
 		// What was in flight goes on.
 		r.serves(10*time.Second, "hello", "hello-00001")

@@ -87,12 +87,19 @@ func (c *Control) AdmitProber(ctx context.Context, name string, kept view.Epoch)
 	return t.heed(ctx, "prober "+name, kept)
 }
 
+// mostEpoch is far beyond what is reached by one at each change of the lead, and
+// far below where numbers end.
+const mostEpoch = 1 << 53
+
 // heed takes the next epoch above one that somebody has kept: a store that is
 // older than the world must not lead it with a number from its past.
 func (t *term) heed(ctx context.Context, who string, kept view.Epoch) error {
 	order := kept.Against(t.led.Epoch())
 	if kept.Zero() || order != view.Newer && order != view.Rival {
 		return nil
+	}
+	if kept.Number > mostEpoch {
+		return fault.New(fault.Invalid, "its data folder is damaged: move it away, and have it join again", "%s has kept epoch %d, and no leader counts that far", who, kept.Number)
 	}
 	t.c.alarm(alarmEpoch, fmt.Sprintf("%s has kept epoch %d of another leader, this one led with %d: the store is older than the world; the next epoch above is taken",
 		who, kept.Number, t.led.Epoch().Number))

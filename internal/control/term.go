@@ -134,9 +134,7 @@ func (t *term) follow(ctx context.Context, w store.Watcher) {
 		}
 		t.c.log.Warn("the watch of the store ended and is begun again", "error", err)
 		w.Close()
-		if w = t.listAgain(ctx); w == nil {
-			return
-		}
+		w = t.listAgain(ctx)
 		t.mu.Lock()
 		t.doubt = time.Now()
 		t.mu.Unlock()
