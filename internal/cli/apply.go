@@ -56,9 +56,6 @@ func (f documentFlag) text(c *call) (text []byte, folder string, err error) {
 		defer file.Close()
 		in, folder = file, filepath.Dir(f.File)
 	}
-	if in == nil {
-		in = os.Stdin
-	}
 	text, err = io.ReadAll(io.LimitReader(in, maxDocuments+1))
 	if err == nil && len(text) > maxDocuments {
 		err = fault.New(fault.Invalid, "", "cannot read documents: there are more than %d bytes", maxDocuments)

@@ -8,7 +8,7 @@ import (
 
 type scaleCmd struct {
 	Name      string `arg:"" help:"Name of the service."`
-	Instances int    `arg:"" help:"How many instances shall run."`
+	Instances int32  `arg:"" help:"How many instances shall run."`
 	waitFlags
 }
 
@@ -18,7 +18,7 @@ func (cmd *scaleCmd) Run(c *call) error {
 		return err
 	}
 	defer cl.close()
-	resp, err := cl.ScaleService(c.ctx, connect.NewRequest(&fairleadv1.ScaleServiceRequest{Service: cmd.Name, Instances: int32(cmd.Instances), By: whoami()}))
+	resp, err := cl.ScaleService(c.ctx, connect.NewRequest(&fairleadv1.ScaleServiceRequest{Service: cmd.Name, Instances: cmd.Instances, By: whoami()}))
 	if err != nil {
 		return remote(err)
 	}

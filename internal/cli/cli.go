@@ -116,6 +116,9 @@ func (e exitError) Error() string { return fmt.Sprintf("exit %d", e.code) }
 
 // Run runs one command line and returns its exit code.
 func Run(ctx context.Context, env Env) int {
+	if env.Stdin == nil {
+		env.Stdin = os.Stdin
+	}
 	var opts commands
 	exited := -1
 	parser, err := kong.New(&opts,
@@ -254,14 +257,7 @@ func isTerminal(w io.Writer) bool {
 }
 
 // dashed says whether "--" stands on the command line.
-func (c *call) dashed() bool {
-	for _, a := range c.env.Args {
-		if a == "--" {
-			return true
-		}
-	}
-	return false
-}
+func (c *call) dashed() bool { return slices.Contains(c.env.Args, "--") }
 
 func joinLines(lines []string, indent string) string {
 	return indent + strings.Join(lines, "\n"+indent)

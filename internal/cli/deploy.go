@@ -20,7 +20,7 @@ type deployCmd struct {
 	Name    string   `arg:"" help:"Name of the service: a DNS label."`
 	Command []string `arg:"" optional:"" help:"After --, the program and its arguments; with a slash in it, the program is a local file. It must listen on $$PORT; '$$(PORT)' in an argument, in single quotes, is expanded on the host. May be left out once the service exists."`
 
-	Instances      *int           `name:"instances" placeholder:"N" help:"How many instances run. Default: 1."`
+	Instances      *int32         `name:"instances" placeholder:"N" help:"How many instances run. Default: 1."`
 	Env            []string       `name:"env" sep:"none" placeholder:"K=V" help:"Set an environment variable; K- removes it. May be repeated."`
 	Dir            *string        `name:"dir" placeholder:"DIR" help:"Working directory, used in place. Default: an empty folder of the instance's own."`
 	HostName       []string       `name:"host-name" sep:"none" placeholder:"H" help:"Host name that leads here too. May be repeated; the given ones replace the list, an empty one empties it."`
@@ -152,7 +152,7 @@ func (cmd *deployCmd) request(base *fairleadv1.Service, file *artifact) (*fairle
 		NoTraffic: cmd.NoTraffic, Tag: cmd.Tag, Force: cmd.Force, By: whoami(),
 	}
 	if cmd.Instances != nil {
-		req.Instances = int32(*cmd.Instances)
+		req.Instances = *cmd.Instances
 	}
 	return req, nil
 }

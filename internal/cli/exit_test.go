@@ -89,6 +89,9 @@ func TestTheExitCodeSaysWhetherItWasDoneFailedRefusedOrUnreachable(t *testing.T)
 		{"deploy hello -- ./no-such-file", ExitRefused},
 		{"scale hello 0", ExitRefused},
 		{"scale hello two", ExitRefused},
+		{"scale hello 4294967298", ExitRefused}, // which 32 bits hold as 2
+		{"deploy hello --instances 4294967298", ExitRefused},
+		{"events hello --limit 4294967298", ExitRefused},
 		{"scale helo 2", ExitRefused},
 		{"status helo", ExitRefused},
 		{"explain helo", ExitRefused},

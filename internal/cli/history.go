@@ -10,7 +10,7 @@ import (
 
 type eventsCmd struct {
 	Name  string `arg:"" help:"Name of the service."`
-	Limit int    `name:"limit" placeholder:"N" default:"100" help:"How many of the newest. Default: ${default}."`
+	Limit int32  `name:"limit" placeholder:"N" default:"100" help:"How many of the newest. Default: ${default}."`
 }
 
 func (cmd *eventsCmd) Run(c *call) error {
@@ -19,7 +19,7 @@ func (cmd *eventsCmd) Run(c *call) error {
 		return err
 	}
 	defer cl.close()
-	resp, err := cl.ListEvents(c.ctx, connect.NewRequest(&fairleadv1.ListEventsRequest{Service: cmd.Name, Limit: int32(cmd.Limit)}))
+	resp, err := cl.ListEvents(c.ctx, connect.NewRequest(&fairleadv1.ListEventsRequest{Service: cmd.Name, Limit: cmd.Limit}))
 	if err != nil {
 		return remote(err)
 	}

@@ -16,7 +16,7 @@ type logsCmd struct {
 	Name     string        `arg:"" help:"Name of the service."`
 	Follow   bool          `short:"f" name:"follow" help:"Go on with what is written. Where the API goes away, wait for it to come back."`
 	Instance string        `name:"instance" placeholder:"ID" help:"Of one instance only."`
-	Tail     int           `name:"tail" placeholder:"N" default:"100" help:"How many last lines of each instance. Default: ${default}."`
+	Tail     int32         `name:"tail" placeholder:"N" default:"100" help:"How many last lines of each instance. Default: ${default}."`
 	Wait     time.Duration `name:"wait" placeholder:"D" default:"10m" help:"How long to wait for an API that went away. Default: ${default}."`
 }
 
@@ -89,7 +89,7 @@ func (r *logReader) again() {
 // tail is how many lines of each instance are asked for.
 func (r *logReader) tail() int32 {
 	if r.resumed == nil {
-		return int32(r.cmd.Tail)
+		return r.cmd.Tail
 	}
 	return int32(max(linesAgain/max(len(r.recent), 1), 10))
 }

@@ -14,7 +14,7 @@ import (
 type subscribersCmd struct {
 	Name     string `arg:"" help:"Name of the service."`
 	Versions bool   `name:"versions" help:"Count who holds each version, and name nobody."`
-	Limit    int    `name:"limit" placeholder:"N" default:"100" help:"How many are named, those that are behind first. Default: ${default}."`
+	Limit    int32  `name:"limit" placeholder:"N" default:"100" help:"How many are named, those that are behind first. Default: ${default}."`
 }
 
 func (cmd *subscribersCmd) Run(c *call) error {
@@ -23,7 +23,7 @@ func (cmd *subscribersCmd) Run(c *call) error {
 		return err
 	}
 	defer cl.close()
-	resp, err := cl.ListSubscribers(c.ctx, connect.NewRequest(&fairleadv1.ListSubscribersRequest{Service: cmd.Name, Most: int32(cmd.Limit)}))
+	resp, err := cl.ListSubscribers(c.ctx, connect.NewRequest(&fairleadv1.ListSubscribersRequest{Service: cmd.Name, Most: cmd.Limit}))
 	if err != nil {
 		return remote(err)
 	}

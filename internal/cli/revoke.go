@@ -53,6 +53,7 @@ func (cmd *identityListCmd) Run(c *call) error {
 	if !c.out.table() {
 		return c.out.message(resp.Msg)
 	}
+	plainFields(resp.Msg)
 	if len(resp.Msg.GetIdentities()) == 0 {
 		c.out.line("no identity was given to a caller, and none was revoked")
 		return nil

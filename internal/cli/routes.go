@@ -12,7 +12,7 @@ import (
 
 type routesCmd struct {
 	Name  string `arg:"" help:"Name of the service."`
-	Limit int    `name:"limit" placeholder:"N" default:"100" help:"How many callers are named, those that are behind first. Default: ${default}."`
+	Limit int32  `name:"limit" placeholder:"N" default:"100" help:"How many callers are named, those that are behind first. Default: ${default}."`
 }
 
 func (cmd *routesCmd) Run(c *call) error {
@@ -21,7 +21,7 @@ func (cmd *routesCmd) Run(c *call) error {
 		return err
 	}
 	defer cl.close()
-	resp, err := cl.ListRouters(c.ctx, connect.NewRequest(&fairleadv1.ListRoutersRequest{Service: cmd.Name, Most: int32(cmd.Limit)}))
+	resp, err := cl.ListRouters(c.ctx, connect.NewRequest(&fairleadv1.ListRoutersRequest{Service: cmd.Name, Most: cmd.Limit}))
 	if err != nil {
 		return remote(err)
 	}

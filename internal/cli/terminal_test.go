@@ -11,8 +11,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// onTerminal is what a command line writes to a terminal.
+// onTerminal is what a command line that is done writes to a terminal.
 func (p *plane) onTerminal(t *testing.T, args ...string) string {
+	t.Helper()
+	code, text := p.atTerminal(t, args...)
+	if code != ExitDone {
+		t.Fatalf("exit code %d: %s", code, text)
+	}
+	return text
+}
+
+func (p *plane) atTerminal(t *testing.T, args ...string) (code int, text string) {
 	t.Helper()
 	ptmx, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -35,17 +44,28 @@ func (p *plane) onTerminal(t *testing.T, args ...string) string {
 		text, _ := io.ReadAll(ptmx) // a terminal ends with an error
 		wrote <- string(text)
 	}()
-	code := Run(context.Background(), Env{
+	code = Run(context.Background(), Env{
 		Args: append([]string{"--data", p.data}, args...), Stdout: tty, Stderr: tty, Getenv: func(string) string { return "" }, Roles: noRoles{},
 	})
 	if err := tty.Close(); err != nil {
 		t.Error(err)
 	}
-	text := <-wrote
-	if code != ExitDone {
-		t.Fatalf("exit code %d: %s", code, text)
+	return code, strings.ReplaceAll(<-wrote, "\r\n", "\n")
+}
+
+func TestADrillIsNotBegunAtATerminalWhereNobodySaysYes(t *testing.T) {
+	nobody, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return strings.ReplaceAll(text, "\r\n", "\n")
+	defer nobody.Close()
+	was := os.Stdin
+	os.Stdin = nobody
+	defer func() { os.Stdin = was }()
+	code, text := newPlaneFor(t).atTerminal(t, "drill", "control-plane")
+	if code != ExitRefused || !strings.Contains(text, "Begin? Type yes: ") || !strings.Contains(text, "the drill was not begun") {
+		t.Errorf("exit code %d: %s", code, text)
+	}
 }
 
 func TestWhatAProgramWroteDoesNotSteerTheTerminal(t *testing.T) {

@@ -108,7 +108,7 @@ func heldBy(all []*fairleadv1.ViewHolder) string {
 type historyCmd struct {
 	Name     string `arg:"" help:"Name of the service."`
 	Instance string `name:"instance" placeholder:"ID" help:"Of this instance only."`
-	Limit    int    `name:"limit" placeholder:"N" default:"100" help:"How many of the newest. Default: ${default}."`
+	Limit    int32  `name:"limit" placeholder:"N" default:"100" help:"How many of the newest. Default: ${default}."`
 }
 
 func (cmd *historyCmd) Run(c *call) error {
@@ -117,7 +117,7 @@ func (cmd *historyCmd) Run(c *call) error {
 		return err
 	}
 	defer cl.close()
-	req := &fairleadv1.ListTransitionsRequest{Service: cmd.Name, Instance: cmd.Instance, Limit: int32(cmd.Limit)}
+	req := &fairleadv1.ListTransitionsRequest{Service: cmd.Name, Instance: cmd.Instance, Limit: cmd.Limit}
 	resp, err := cl.ListTransitions(c.ctx, connect.NewRequest(req))
 	if err != nil {
 		return remote(err)
