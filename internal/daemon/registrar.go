@@ -18,22 +18,21 @@ import (
 // control that stands by asks the leader on their behalf.
 type registrar struct {
 	fairleadv1.UnimplementedRegistryServiceServer
-	c    *controlRole
-	here fairleadv1connect.RegistryServiceHandler
+	c *controlRole
 }
 
 type registry = fairleadv1connect.RegistryServiceClient
 
 func (r registrar) Register(ctx context.Context, m *fairleadv1.RegisterRequest) (*fairleadv1.RegisterResponse, error) {
-	return answer(ctx, r.c, m, r.here.Register, r.there, registry.Register)
+	return answer(ctx, r.c, m, r.c.api.Register, r.there, registry.Register)
 }
 
 func (r registrar) RenewLease(ctx context.Context, m *fairleadv1.RenewLeaseRequest) (*fairleadv1.RenewLeaseResponse, error) {
-	return answer(ctx, r.c, m, r.here.RenewLease, r.there, registry.RenewLease)
+	return answer(ctx, r.c, m, r.c.api.RenewLease, r.there, registry.RenewLease)
 }
 
 func (r registrar) Deregister(ctx context.Context, m *fairleadv1.DeregisterRequest) (*fairleadv1.DeregisterResponse, error) {
-	return answer(ctx, r.c, m, r.here.Deregister, r.there, registry.Deregister)
+	return answer(ctx, r.c, m, r.c.api.Deregister, r.there, registry.Deregister)
 }
 
 func (registrar) there(c *http.Client, url string) registry {
@@ -63,7 +62,7 @@ func answer[Req, Resp, Client any](ctx context.Context, c *controlRole, m *Req, 
 	if !c.shared() || c.leader.Leading() {
 		resp, err := here(ctx, req)
 		if err != nil {
-			return nil, fault.ToGRPC(err)
+			return nil, fault.ToGRPC(httpapi.Coded(err))
 		}
 		return resp.Msg, nil
 	}

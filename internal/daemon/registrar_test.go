@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -71,6 +74,20 @@ func TestAControlThatStandsByRegistersAtTheLeaderOnBehalfOfWhoAsks(t *testing.T)
 		if _, err := at.RenewLease(t.Context(), &fairleadv1.RenewLeaseRequest{Instance: entered.GetInstance()}); err != nil {
 			t.Errorf("at %s it is not renewed: %v", where, err)
 		}
+	}
+	for where, at := range map[string]fairleadv1.RegistryServiceClient{"the leader": atLeader, "the standby": atStandby} {
+		if _, err := at.Register(t.Context(), &fairleadv1.RegisterRequest{Service: "no name", Address: m.GetAddress()}); !errors.Is(fault.FromGRPC(err), fault.Invalid) {
+			t.Errorf("at %s what cannot be a name: %v", where, err)
+		}
+	}
+	// What is leased has no document, and is known at the standby all the same.
+	operator := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(dataB, cli.SocketName))
+	}}}
+	t.Cleanup(operator.CloseIdleConnections)
+	api := fairleadv1connect.NewServiceAPIServiceClient(operator, "http://local")
+	if _, err := api.GetContract(t.Context(), connect.NewRequest(&fairleadv1.GetContractRequest{Service: "batch"})); err != nil {
+		t.Errorf("its contract at the standby: %v", err)
 	}
 	_, err = atStandby.Register(t.Context(), &fairleadv1.RegisterRequest{Service: "payments", Address: m.GetAddress()})
 	if !errors.Is(fault.FromGRPC(err), fault.Forbidden) || !strings.Contains(err.Error(), "caller/batch may register instances of service batch only") {

@@ -52,7 +52,7 @@ func (c *controlRole) serve(ctx context.Context, api string) error {
 	c.witness.Register(c.grpc)
 	registerIdentity(c.grpc, c.api)
 	fairleadv1.RegisterResolveServiceServer(c.grpc, resolving{c: c})
-	fairleadv1.RegisterRegistryServiceServer(c.grpc, registrar{c: c, here: c.api.RegistryHandler()})
+	fairleadv1.RegisterRegistryServiceServer(c.grpc, registrar{c: c})
 	handler := c.way.through(c.api.Handler())
 	quiet := slog.NewLogLogger(c.p.log.Handler(), slog.LevelDebug)
 	c.web = &http.Server{Handler: guard.HTTP(handler), ReadHeaderTimeout: 10 * time.Second, ErrorLog: quiet}

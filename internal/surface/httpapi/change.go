@@ -58,7 +58,7 @@ func (a *API) changeBound(ctx context.Context, name, verb string, edit func(*cha
 		if err = edit(&c); err != nil {
 			return 0, err
 		}
-		if err = coded(a.write(ctx, c)); err == nil {
+		if err = Coded(a.write(ctx, c)); err == nil {
 			return c.next.Generation, nil
 		}
 		if !errors.Is(err, fault.Conflict) {

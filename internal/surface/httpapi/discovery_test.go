@@ -148,6 +148,9 @@ func TestAGuardIsDecidedInTheNameOfWhoAsks(t *testing.T) {
 				t.Errorf("told is %v", d)
 			}
 		}
+		if _, err := client.DecideGuard(w.ctx, connect.NewRequest(&fairleadv1.DecideGuardRequest{Service: "hello", Accept: true, By: "x" + strings.Repeat("ä", 99)})); err != nil || b.decided.By != "x"+strings.Repeat("ä", 49) {
+			t.Errorf("by a long name it is decided by %q: %v", b.decided.By, err)
+		}
 		w.api.Discovery = nil
 		_, err := client.DecideGuard(w.ctx, connect.NewRequest(&fairleadv1.DecideGuardRequest{Service: "hello", Accept: true}))
 		if fault.CodeOf(fault.FromConnect(err)) != fault.Unavailable {

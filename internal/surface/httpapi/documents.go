@@ -15,9 +15,9 @@ import (
 	"github.com/fairlead-platform/fairlead/internal/store"
 )
 
-// coded gives the errors of ports and rules a code of the closed set. What has
+// Coded gives the errors of ports and rules a code of the closed set. What has
 // one keeps it.
-func coded(err error) error {
+func Coded(err error) error {
 	var own *fault.Error
 	var input *service.InputError
 	switch {

@@ -34,6 +34,9 @@ func (a *API) SetExternal(ctx context.Context, req *connect.Request[fairleadv1.S
 		}
 		return nil, fault.New(fault.Invalid, "what a source watches is not declared by hand", "service %s is deployed here: source host is the authority on it", name)
 	}
+	if n := len(req.Msg.GetEndpoints()); n > mostEndpoints {
+		return nil, fault.New(fault.Invalid, "", "%d endpoints are too many: at most %d", n, mostEndpoints)
+	}
 	key := store.Key{Kind: service.KindExternal, Name: name}
 	was, version, found, err := get[discovery.External](ctx, a.Store, service.KindExternal, name)
 	if err != nil {
@@ -63,8 +66,6 @@ func (a *API) SetExternal(ctx context.Context, req *connect.Request[fairleadv1.S
 	}
 	w := store.Write{Key: key, Expect: version, Delete: len(next.Endpoints) == 0}
 	switch {
-	case len(next.Endpoints) > mostEndpoints:
-		return nil, fault.New(fault.Invalid, "", "%d endpoints are too many: at most %d", len(next.Endpoints), mostEndpoints)
 	case w.Delete && !found:
 		return nil, fault.New(fault.NotFound, "name at least one endpoint to declare it", "external service %s is not declared", name)
 	case !w.Delete:
@@ -114,7 +115,8 @@ func checkEndpoint(address string) error {
 func hostPort(address string) bool {
 	host, port, err := net.SplitHostPort(address)
 	n, perr := strconv.ParseUint(port, 10, 16)
-	return err == nil && perr == nil && host != "" && n > 0
+	u, uerr := url.Parse("http://" + address)
+	return err == nil && perr == nil && host != "" && n > 0 && uerr == nil && u.Host == address
 }
 
 // known refuses a service of which neither a document nor an instance is known.

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 
@@ -148,7 +149,7 @@ func (a *API) Handler() http.Handler {
 	mux.Handle(fairleadv1connect.NewServiceAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewAdminAPIServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewDiscoveryAPIServiceHandler(a, opts...))
-	mux.Handle(fairleadv1connect.NewRegistryServiceHandler(registryConnect{a}, opts...))
+	mux.Handle(fairleadv1connect.NewRegistryServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewResolveServiceHandler(a, opts...))
 	mux.Handle(fairleadv1connect.NewIdentityServiceHandler(identityConnect{api: a}, opts...))
 	return onlyMethods(mux)
@@ -157,14 +158,16 @@ func (a *API) Handler() http.Handler {
 // by is who asks, for the record: what the request says, or the peer.
 func by(ctx context.Context, said string) string {
 	if said != "" {
-		const most = 100
-		return said[:min(len(said), most)]
+		return cut(said, 100)
 	}
 	if p := identity.PeerFromContext(ctx); !p.Anonymous() {
 		return p.ID.Name
 	}
 	return ""
 }
+
+// cut bounds what a person wrote; a character is left out whole.
+func cut(text string, most int) string { return strings.ToValidUTF8(text[:min(len(text), most)], "") }
 
 // faults gives every error its code on the wire.
 type faults struct{ log *slog.Logger }
@@ -193,7 +196,7 @@ func (f faults) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 }
 
 func (f faults) onWire(procedure string, err error) error {
-	err = coded(err)
+	err = Coded(err)
 	if fault.CodeOf(err) == fault.Internal {
 		f.log.Error("request failed", "procedure", procedure, "error", err)
 	}

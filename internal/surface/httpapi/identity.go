@@ -34,7 +34,7 @@ func (a *API) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fairleadv1.
 	if err := a.notRevoked(ctx, rec.Role, cmp.Or(rec.Name, m.GetName())); err != nil {
 		return nil, err
 	}
-	if rec.Name == "" {
+	if rec.Name == "" && rec.UsedKey == "" { // one that was used is good for whom it made only
 		if err := a.nameIsFree(ctx, rec.Role, m.GetName()); err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (a *API) nameIsFree(ctx context.Context, role identity.Role, name string) e
 		return nil
 	}
 	if err != nil {
-		return coded(err)
+		return Coded(err)
 	}
 	return fault.New(fault.Exists, fmt.Sprintf("to let it join again: fairlead token create --role %s --name %s", role, name),
 		"a %s named %q is known already, and the token is not bound to that name", role, name)
@@ -85,17 +85,23 @@ func joinFault(err error) error {
 			return fault.Wrap(fault.Unauthenticated, newToken, err)
 		}
 	}
-	if coded(err) != err {
-		return coded(err)
+	if Coded(err) != err {
+		return Coded(err)
 	}
 	return fault.Wrap(fault.Invalid, "", err)
 }
 
 // Renew signs anew for the identity that the connection shows, expired or not.
+// That of a service is a host's to hold for as long as it is assigned to it.
 func (a *API) Renew(ctx context.Context, m *fairleadv1.RenewRequest) (*fairleadv1.RenewResponse, error) {
 	p := identity.PeerFromContext(ctx)
 	if p.Anonymous() || p.Local {
 		return nil, fault.New(fault.Unauthenticated, "join with a token", "nobody's identity cannot be renewed")
+	}
+	if p.ID.Role == identity.Service {
+		if err := a.mayHold(ctx, p.HeldBy, p.ID.Name); err != nil {
+			return nil, err
+		}
 	}
 	cert, err := a.Authority.Sign(m.GetCsrPem(), p.ID, identity.HeldBy(p.HeldBy))
 	if err != nil {
@@ -135,12 +141,8 @@ func (a *API) IssueService(ctx context.Context, m *fairleadv1.IssueServiceReques
 	if err := service.CheckServiceName(m.GetService()); err != nil {
 		return nil, err
 	}
-	assigned, err := a.assigned(ctx, p.ID.Name, m.GetService())
-	if err != nil {
+	if err := a.mayHold(ctx, p.ID.Name, m.GetService()); err != nil {
 		return nil, err
-	}
-	if !assigned {
-		return nil, fault.New(fault.Forbidden, "", "host %s was assigned no instance of service %q", p.ID.Name, m.GetService())
 	}
 	id := identity.ID{TrustDomain: a.Authority.TrustDomain(), Role: identity.Service, Name: m.GetService()}
 	cert, err := a.Authority.Sign(m.GetCsrPem(), id, identity.HeldBy(p.ID.Name))
@@ -150,18 +152,19 @@ func (a *API) IssueService(ctx context.Context, m *fairleadv1.IssueServiceReques
 	return &fairleadv1.IssueServiceResponse{CertificatePem: cert, BundlePem: a.Authority.Bundle()}, nil
 }
 
-// assigned says whether a revision of the service has a slot on the host.
-func (a *API) assigned(ctx context.Context, host, name string) (bool, error) {
+// mayHold refuses a host the identity of a service none of whose revisions has
+// a slot on it.
+func (a *API) mayHold(ctx context.Context, host, name string) error {
 	all, _, err := list[service.Revision](ctx, a.Store, service.KindRevision, func(n string) bool { return strings.HasPrefix(n, name+"-") })
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, r := range all {
 		if r.Service == name && slices.ContainsFunc(slices.Concat(r.Slots, r.Leaving), func(s service.Slot) bool { return s.Host == host }) {
-			return true, nil
+			return nil
 		}
 	}
-	return false, nil
+	return fault.New(fault.Forbidden, "", "host %s was assigned no instance of service %q", host, name)
 }
 
 // identityConnect serves the identity service to operators, to expired
@@ -229,17 +232,17 @@ type identityGRPC struct {
 
 func (i identityGRPC) Join(ctx context.Context, m *fairleadv1.JoinRequest) (*fairleadv1.JoinResponse, error) {
 	resp, err := i.api.Join(ctx, m)
-	return resp, fault.ToGRPC(coded(err))
+	return resp, fault.ToGRPC(Coded(err))
 }
 
 func (i identityGRPC) Renew(ctx context.Context, m *fairleadv1.RenewRequest) (*fairleadv1.RenewResponse, error) {
 	resp, err := i.api.Renew(ctx, m)
-	return resp, fault.ToGRPC(coded(err))
+	return resp, fault.ToGRPC(Coded(err))
 }
 
 func (i identityGRPC) IssueService(ctx context.Context, m *fairleadv1.IssueServiceRequest) (*fairleadv1.IssueServiceResponse, error) {
 	resp, err := i.api.IssueService(ctx, m)
-	return resp, fault.ToGRPC(coded(err))
+	return resp, fault.ToGRPC(Coded(err))
 }
 
 // tokenStore keeps token records in the store.

@@ -45,6 +45,24 @@ func TestAnUnboundTokenCannotTakeTheNameOfAKnownMember(t *testing.T) {
 	})
 }
 
+func TestAJoinWhoseAnswerWasLostMayBeRepeated(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		token, err := w.api.Mint(w.ctx, identity.Caller, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		k := w.keystore()
+		for range 2 {
+			if err := w.join(k, token, "checkout"); err != nil {
+				t.Errorf("by one key and token: %v", err)
+			}
+		}
+		if err := w.join(w.keystore(), token, "checkout"); !errors.Is(err, fault.Unauthenticated) {
+			t.Errorf("by another key: %v", err)
+		}
+	})
+}
+
 func TestATokenOfAnotherRoleIsNotSpent(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		token, err := w.api.Mint(w.ctx, identity.Host, "")
@@ -102,6 +120,9 @@ func TestAHostIsGivenTheIdentityOfWhatItWasAssignedAndNothingElse(t *testing.T) 
 				again, err := w.api.Renew(identity.ContextWithPeer(w.ctx, got), &fairleadv1.RenewRequest{CsrPem: csr})
 				if err != nil || peerOfPEM(t, again.GetCertificatePem()).HeldBy != c.name {
 					t.Errorf("renewed it is held by another: %v", err)
+				}
+				if _, err := w.api.Renew(identity.ContextWithPeer(w.ctx, identity.Peer{ID: got.ID, HeldBy: "h3"}), &fairleadv1.RenewRequest{CsrPem: csr}); !errors.Is(err, fault.Forbidden) {
+					t.Errorf("%s is renewed on a host that was not assigned it: %v", c.service, err)
 				}
 			}
 		}

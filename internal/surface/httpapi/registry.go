@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -14,7 +15,6 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	fairleadv1 "github.com/fairlead-platform/fairlead/api/fairlead/v1"
-	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
 	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/fault"
 	"github.com/fairlead-platform/fairlead/internal/identity"
@@ -34,7 +34,7 @@ const (
 	challengePath = "/.well-known/fairlead/"
 	challengeFor  = 10 * time.Minute
 	challengeWait = 5 * time.Second
-	// mostChallenges are open at once; the oldest gives way.
+	// mostChallenges are open at once; the oldest of who has most of them gives way.
 	mostChallenges = 1000
 )
 
@@ -118,9 +118,6 @@ func ownService(id identity.ID) string {
 	return id.Name
 }
 
-// RegistryHandler serves the registry service to those whom it is given.
-func (a *API) RegistryHandler() fairleadv1connect.RegistryServiceHandler { return registryConnect{a} }
-
 // challenge opens one. The content cannot be told from the path, so that an
 // address which shows what it is asked for proves nothing by that.
 func (a *API) challenge(r discovery.Registration) (*connect.Response[fairleadv1.RegisterResponse], error) {
@@ -132,19 +129,27 @@ func (a *API) challenge(r discovery.Registration) (*connect.Response[fairleadv1.
 	c := challenge{of: r, content: hex.EncodeToString(random[16:]), since: a.Now()}
 	a.challenges.mu.Lock()
 	defer a.challenges.mu.Unlock()
-	oldest := ""
-	for t, x := range a.challenges.open {
-		if a.Now().Sub(x.since) > challengeFor {
-			delete(a.challenges.open, t)
-		} else if oldest == "" || x.since.Before(a.challenges.open[oldest].since) {
-			oldest = t
-		}
-	}
+	maps.DeleteFunc(a.challenges.open, func(_ string, x challenge) bool { return a.Now().Sub(x.since) > challengeFor })
 	if len(a.challenges.open) >= mostChallenges {
-		delete(a.challenges.open, oldest)
+		a.challenges.giveWay()
 	}
 	a.challenges.open[token] = c
 	return connect.NewResponse(&fairleadv1.RegisterResponse{Challenge: token, Path: challengePath + token, Content: c.content}), nil
+}
+
+func (c *challenges) giveWay() {
+	of := map[string]int{} // :: registrant → open challenges
+	for _, x := range c.open {
+		of[x.of.By]++
+	}
+	victim := ""
+	for t, x := range c.open {
+		v := c.open[victim]
+		if n := of[x.of.By] - of[v.of.By]; victim == "" || n > 0 || n == 0 && x.since.Before(v.since) {
+			victim = t
+		}
+	}
+	delete(c.open, victim)
 }
 
 // shown takes the challenge: it is asked for once.
@@ -196,12 +201,8 @@ func trimmed(b []byte) []byte {
 	return b
 }
 
-// registryConnect is the registry service: its Renew is of a lease, and the
-// identity service's of an identity.
-type registryConnect struct{ *API }
-
-// Renew gives a lease its full term anew.
-func (a registryConnect) RenewLease(ctx context.Context, req *connect.Request[fairleadv1.RenewLeaseRequest]) (*connect.Response[fairleadv1.RenewLeaseResponse], error) {
+// RenewLease gives a lease its full term anew.
+func (a *API) RenewLease(ctx context.Context, req *connect.Request[fairleadv1.RenewLeaseRequest]) (*connect.Response[fairleadv1.RenewLeaseResponse], error) {
 	if a.Registry == nil {
 		return nil, fault.New(fault.Unavailable, "", "nothing is registered here")
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/fairlead-platform/fairlead/api/fairlead/v1/fairleadv1connect"
 	"github.com/fairlead-platform/fairlead/internal/discovery"
 	"github.com/fairlead-platform/fairlead/internal/fault"
+	"github.com/fairlead-platform/fairlead/internal/identity"
 	"github.com/fairlead-platform/fairlead/internal/registry"
 	"github.com/fairlead-platform/fairlead/internal/service"
 )
@@ -97,8 +98,10 @@ func TestAnAddressIsRegisteredOnlyAfterItShowedItsChallenge(t *testing.T) {
 		if _, err := ask("m", address, m.GetChallenge()); fault.CodeOf(err) != fault.Invalid {
 			t.Errorf("a challenge twice: %v", err)
 		}
-		if _, err := ask("m", "nowhere", ""); fault.CodeOf(err) != fault.Invalid {
-			t.Errorf("no address: %v", err)
+		for _, no := range []string{"nowhere", "a:0", ":80", "a.example/path?x:80", "user@a.example:80", "a b:80"} {
+			if m, err := ask("m", no, ""); fault.CodeOf(err) != fault.Invalid {
+				t.Errorf("%q is no address: %v, %v", no, m, err)
+			}
 		}
 	})
 }
@@ -228,6 +231,36 @@ func TestWhatIsLeasedOrDeclaredIsListedWithItsSourceBesideWhatIsDeployed(t *test
 		}
 		if got != "batch lease 2; hello host 1; pay external 1; " {
 			t.Errorf("listed are %s", got)
+		}
+	})
+}
+
+func TestWhoAsksForManyChallengesTakesNobodyElses(t *testing.T) {
+	eachStore(t, func(t *testing.T, w *world) {
+		w.api.Registry = &leases{}
+		ask := func(name, challenge string) (*fairleadv1.RegisterResponse, error) {
+			id := identity.ID{TrustDomain: "fairlead", Role: identity.Caller, Name: name}
+			ctx := identity.ContextWithPeer(w.ctx, identity.Peer{ID: id})
+			resp, err := w.api.Register(ctx, connect.NewRequest(&fairleadv1.RegisterRequest{Service: name, Address: "127.0.0.1:1", Challenge: challenge}))
+			if err != nil {
+				return nil, err
+			}
+			return resp.Msg, nil
+		}
+		first, err := ask("quiet", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range mostChallenges + 10 {
+			if _, err := ask("loud", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := len(w.api.challenges.open); n != mostChallenges {
+			t.Errorf("%d are open", n)
+		}
+		if _, err := ask("quiet", first.GetChallenge()); err == nil || !strings.Contains(err.Error(), "does not show that it is yours") {
+			t.Errorf("the first challenge is not asked for: %v", err)
 		}
 	})
 }

@@ -100,8 +100,7 @@ func (a *API) RevokeIdentity(ctx context.Context, m *fairleadv1.RevokeIdentityRe
 		return nil, fault.Wrap(fault.Invalid, "name a caller by its NAME, others by agent/NAME, relay/NAME or prober/NAME", err)
 	}
 	id := identity.ID{TrustDomain: a.Authority.TrustDomain(), Role: role, Name: name}
-	reason := m.GetReason()
-	body, err := json.Marshal(revoked{Role: role, Name: name, At: a.Now(), By: by(ctx, ""), Reason: reason[:min(len(reason), mostReason)]})
+	body, err := json.Marshal(revoked{Role: role, Name: name, At: a.Now(), By: by(ctx, ""), Reason: cut(m.GetReason(), mostReason)})
 	if err != nil {
 		return nil, fmt.Errorf("cannot encode a revocation: %w", err)
 	}

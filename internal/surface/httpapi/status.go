@@ -60,9 +60,7 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 	out.Revisions = revisionsTo(revisions)
 	out.Notes = gathered(revisions, map[string]service.Catalog{name: catalog}, w)
 	out.Instances = a.instances(name, revisions, w)
-	for _, m := range service.MissingCredits(w.Of[name], revisions, w) {
-		out.Missing = append(out.Missing, &fairleadv1.MissingCredits{Gateway: m.Gateway, Credits: int32(m.Credits), Of: int32(m.Of), Heard: m.Heard})
-	}
+	out.Missing = missingTo(service.MissingCredits(w.Of[name], revisions, w))
 	out.View, out.ViewHolders = a.viewHolders(name)
 	out.Stops, out.Refused = a.stops(name), a.refused(name)
 	sagas, err := a.sagas(ctx, name)
@@ -74,6 +72,13 @@ func (a *API) GetStatus(ctx context.Context, req *connect.Request[fairleadv1.Get
 	}
 	out.Deployment = deploymentTo(sagas)
 	return connect.NewResponse(out), nil
+}
+
+func missingTo(all []service.Missing) (out []*fairleadv1.MissingCredits) {
+	for _, m := range all {
+		out = append(out, &fairleadv1.MissingCredits{Gateway: m.Gateway, Credits: int32(m.Credits), Of: int32(m.Of), Heard: m.Heard})
+	}
+	return out
 }
 
 // alarms are the installation's and the service's own, but for what is said
