@@ -162,7 +162,7 @@ func (s *Snapshot) NextRevision(w *World) int32 {
 // numberOf is the number in a revision's name; zero when it is not of the service.
 func numberOf(service, revision string) int32 {
 	digits, ok := strings.CutPrefix(revision, service+"-")
-	n, err := strconv.ParseInt(digits, 10, 32)
+	n, err := strconv.ParseInt(digits, 10, 31) // of which there is a next one
 	if !ok || err != nil || n < 0 || RevisionName(service, int32(n)) != revision {
 		return 0
 	}

@@ -17,6 +17,7 @@ const (
 	planGo      = "internal/service/plan.go"
 	reachGo     = "internal/service/reach.go"
 	repairGo    = "internal/service/repair.go"
+	warmGo      = "internal/service/warm.go"
 	shareGo     = "internal/service/traffic.go"
 	engineGo    = "internal/saga/engine.go"
 	failGo      = "internal/saga/fail.go"
@@ -188,7 +189,7 @@ func stops() []mutant {
 			"if s.Catalog.Value.Warm == r.Name {", "if s.Catalog.Value.Warm == r.Name && false {", inControl, "TestOnlyTheOneRevisionBeforeIsKeptWarmAndOnlyForItsWindow",
 		},
 		{
-			"a warm revision is kept only for its window", planGo,
+			"a warm revision is kept only for its window", warmGo,
 			`if c.Warm == "" || !w.Cooled(c.Warm) {`, "if true {", inControl, "TestOnlyTheOneRevisionBeforeIsKeptWarmAndOnlyForItsWindow",
 		},
 		{
