@@ -109,32 +109,3 @@ func merge(held, put []Endpoint, gone []string) []Endpoint {
 	}
 	return append(out, put...)
 }
-
-// Compose joins two changes that follow one another into one.
-func Compose(first, second Change) (Change, error) {
-	if second.Full() {
-		return second, nil
-	}
-	if second.Base != first.To {
-		return Change{}, fmt.Errorf("cannot join the changes to %s and from %s of %s: %w", first.To, second.Base, second.Service, ErrBase)
-	}
-	out := second
-	out.Base = first.Base
-	out.Nature |= first.Nature
-	if second.SameMarks {
-		out.Marks, out.SameMarks = first.Marks, first.SameMarks
-	}
-	out.Put = merge(first.Put, second.Put, second.Gone)
-	out.Gone = slices.DeleteFunc(slices.Clone(first.Gone), func(id string) bool {
-		_, back := slices.BinarySearchFunc(second.Put, id, byID)
-		return back
-	})
-	if !first.Full() {
-		out.Gone = append(out.Gone, second.Gone...)
-		slices.Sort(out.Gone)
-		out.Gone = slices.Compact(out.Gone)
-	} else {
-		out.Gone = nil
-	}
-	return out, nil
-}

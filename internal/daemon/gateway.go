@@ -62,13 +62,13 @@ func openGateway(p *process, cfg gatewayConfig) (*gatewayRole, error) {
 		return nil, err
 	}
 	// 2. The proxy, which locks the folder and opens the listeners.
-	session := newID()
+	session, guard := newID(), identity.Guard{Socket: identity.SocketGatewayPoll}
 	g.gateway, err = gateway.New(gateway.Config{
 		Name: cfg.name, Session: session, Public: cfg.public, Poll: cfg.poll, Dir: folder, Tables: g.tables, Views: g.views,
 		ServerCreds: g.keys.RoleCredentials(identity.ServerOptions{}),
 		ServerOptions: []grpc.ServerOption{
-			grpc.ChainUnaryInterceptor(identity.UnaryInterceptor(identity.SocketGatewayPoll)),
-			grpc.ChainStreamInterceptor(identity.StreamInterceptor(identity.SocketGatewayPoll)),
+			grpc.ChainUnaryInterceptor(guard.Unary),
+			grpc.ChainStreamInterceptor(guard.Stream),
 		},
 		PeerName: peerName, Logger: p.log, Metrics: p.ops.Registry(), Zone: cfg.zone, Drain: cfg.drain, BodyTimeout: cfg.bodyTimeout, Stopping: cfg.stopping, Watch: p.ops.Watch,
 	})

@@ -179,18 +179,6 @@ func TestBadRoutesAreRefusedByName(t *testing.T) {
 			t.Errorf("%+v is refused with %v, want %q", r, err, want)
 		}
 	}
-	table := view.NewTable(view.Version{Incarnation: "7f"}, view.Epoch{}, []view.Route{good})
-	other := view.Route{Service: "other", Hosts: []string{"www.example.com"}}
-	if err := gateway.RefuseBeside(table, other); err == nil || !strings.Contains(err.Error(), "leads to service hello already") {
-		t.Errorf("a host of another is refused with %v", err)
-	}
-	other.Hosts = []string{"hello.localhost"}
-	if err := gateway.RefuseBeside(table, other); err == nil {
-		t.Error("the name of another service is not refused")
-	}
-	if err := gateway.RefuseBeside(table, good); err != nil {
-		t.Errorf("a route is refused beside itself: %v", err)
-	}
 }
 
 func tagged(tags ...string) []view.Split {

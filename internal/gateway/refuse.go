@@ -67,22 +67,3 @@ func refuseSplits(splits []view.Split) error {
 	}
 	return nil
 }
-
-// RefuseBeside is RefuseRoute, and asks also whether another service of the
-// table t has one of r's host names already.
-func RefuseBeside(t *view.Table, r view.Route) error {
-	if err := RefuseRoute(r); err != nil || r.Deleted {
-		return err
-	}
-	for _, other := range t.Routes() {
-		if other.Service == r.Service || other.Deleted {
-			continue
-		}
-		for _, h := range r.Hosts {
-			if slices.Contains(other.Hosts, h) || h == other.Service+localSuffix {
-				return fmt.Errorf("host name %q leads to service %s already", h, other.Service)
-			}
-		}
-	}
-	return nil
-}

@@ -194,7 +194,7 @@ func TestTheTableHoldsOverRealTLS(t *testing.T) {
 	for who, conn := range open {
 		callAll(t, conn, who)
 	}
-	nobody := dialGRPC(t, p.addr, BootstrapCredentials(newToken(t, p.authority)))
+	nobody := dialGRPC(t, p.addr, credentials.NewTLS(bootstrapTLS(newToken(t, p.authority), time.Now)))
 	callAll(t, nobody, Nobody)
 
 	p.serverNow.add(31 * 24 * time.Hour)
@@ -311,7 +311,7 @@ func TestARefusalSpeaksTheProtocolOfTheRequest(t *testing.T) {
 	for name, opts := range map[string][]connect.ClientOption{
 		"connect": nil, "connect JSON": {connect.WithProtoJSON()}, "gRPC": {connect.WithGRPC()}, "gRPC-Web": {connect.WithGRPCWeb()},
 	} {
-		_, err := callConnect(t, httpClient(t, BootstrapTLS(tok), true), p.addr, "fairlead.v1.ServiceAPIService/Deploy", opts...)
+		_, err := callConnect(t, httpClient(t, bootstrapTLS(tok, time.Now), true), p.addr, "fairlead.v1.ServiceAPIService/Deploy", opts...)
 		if got := fault.FromConnect(err); !errors.Is(got, fault.Unauthenticated) || fault.HintOf(got) == "" {
 			t.Errorf("%s: %v, hint %q", name, got, fault.HintOf(got))
 		}

@@ -48,11 +48,10 @@ type AuthorityOptions struct {
 // Authority signs identities. Its key lives in a folder of its own, never in
 // the store. It is safe for concurrent use.
 type Authority struct {
-	opt     AuthorityOptions
-	key     *ecdsa.PrivateKey
-	cert    *x509.Certificate
-	lock    *os.File
-	created bool
+	opt  AuthorityOptions
+	key  *ecdsa.PrivateKey
+	cert *x509.Certificate
+	lock *os.File
 }
 
 // HasAuthority says whether an authority was made in dir.
@@ -126,7 +125,7 @@ func (a *Authority) loadKey(keyPath, certPath string) error {
 		if err != nil {
 			return err
 		}
-		a.key, a.created = key, true
+		a.key = key
 		return writePrivate(keyPath, encoded)
 	}
 	if a.key, err = parseKey(content); err != nil {
@@ -205,9 +204,6 @@ func (a *Authority) Close() error {
 	a.lock = nil
 	return lock.Close()
 }
-
-// Created says that this call to [OpenAuthority] made the authority.
-func (a *Authority) Created() bool { return a.created }
 
 // TrustDomain of everything that it signs.
 func (a *Authority) TrustDomain() string { return a.opt.TrustDomain }

@@ -17,11 +17,6 @@ func ClientCredentials(k *Keystore, expect ...Role) credentials.TransportCredent
 	return credentials.NewTLS(k.ClientTLS(expect...))
 }
 
-// BootstrapCredentials are a grpc-go client's that has only a token yet.
-func BootstrapCredentials(tok Token) credentials.TransportCredentials {
-	return credentials.NewTLS(BootstrapTLS(tok))
-}
-
 // ServerCredentials are a grpc-go server's on the first half of [Split]: they
 // take connections that are already shaken and whose peer is a role, and
 // refuse all others. A connection is closed when its certificate ends, so

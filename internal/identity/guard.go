@@ -26,12 +26,6 @@ type Guard struct {
 	Refused func(id ID, serial string) bool
 }
 
-// Middleware is the guard of a Connect or other HTTP handler whose paths are
-// full method names.
-func Middleware(socket Socket, next http.Handler) http.Handler {
-	return Guard{Socket: socket}.HTTP(next)
-}
-
 // LocalMiddleware is the guard of a handler on a UNIX socket: its peer is
 // LocalOperator(name).
 func LocalMiddleware(name string, next http.Handler) http.Handler {
@@ -39,14 +33,6 @@ func LocalMiddleware(name string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		guard.serve(w, r, LocalOperator(name), next)
 	})
-}
-
-// UnaryInterceptor is the guard of a gRPC server's unary calls.
-func UnaryInterceptor(socket Socket) grpc.UnaryServerInterceptor { return Guard{Socket: socket}.Unary }
-
-// StreamInterceptor is the guard of a gRPC server's streams.
-func StreamInterceptor(socket Socket) grpc.StreamServerInterceptor {
-	return Guard{Socket: socket}.Stream
 }
 
 // HTTP guards a handler that is reached by TLS.

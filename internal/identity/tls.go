@@ -131,11 +131,9 @@ func (k *Keystore) verifyClient(cs tls.ConnectionState, refused func(ID, string)
 	return nil
 }
 
-// BootstrapTLS dials control without a certificate of one's own, and takes it
+// bootstrapTLS dials control without a certificate of one's own, and takes it
 // for true when its chain ends in the authority whose fingerprint the token
 // carries.
-func BootstrapTLS(tok Token) *tls.Config { return bootstrapTLS(tok, time.Now) }
-
 func bootstrapTLS(tok Token, now func() time.Time) *tls.Config {
 	return &tls.Config{
 		MinVersion:         tls.VersionTLS13,

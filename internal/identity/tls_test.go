@@ -77,18 +77,18 @@ func TestAPeerOfAnotherTrustDomainIsForeign(t *testing.T) {
 
 func TestAJoiningRoleTrustsOnlyTheAuthorityOfItsToken(t *testing.T) {
 	p := startPlane(t, nil)
-	if err := shakeOnce(p.addr, BootstrapTLS(newToken(t, p.authority))); err != nil {
+	if err := shakeOnce(p.addr, bootstrapTLS(newToken(t, p.authority), time.Now)); err != nil {
 		t.Error(err)
 	}
-	if err := shakeOnce(p.addr, BootstrapTLS(newToken(t, newAuthority(t, time.Now)))); !errors.Is(err, ErrForeign) {
+	if err := shakeOnce(p.addr, bootstrapTLS(newToken(t, newAuthority(t, time.Now)), time.Now)); !errors.Is(err, ErrForeign) {
 		t.Errorf("token of another installation: %v", err)
 	}
-	if err := shakeOnce(p.addr, BootstrapTLS(Token{})); !errors.Is(err, ErrForeign) {
+	if err := shakeOnce(p.addr, bootstrapTLS(Token{}, time.Now)); !errors.Is(err, ErrForeign) {
 		t.Errorf("empty token: %v", err)
 	}
 	gateway := newRole(t, p.authority, Gateway, "g", time.Now)
 	addr := serveTLS(t, gateway.ServerTLS(ServerOptions{}))
-	if err := shakeOnce(addr, BootstrapTLS(newToken(t, p.authority))); !errors.Is(err, ErrWrongRole) {
+	if err := shakeOnce(addr, bootstrapTLS(newToken(t, p.authority), time.Now)); !errors.Is(err, ErrWrongRole) {
 		t.Errorf("a gateway passed for control: %v", err)
 	}
 }
@@ -247,7 +247,7 @@ func TestARoleThatHasNotJoinedNeitherDialsNorServes(t *testing.T) {
 	if err := shakeOnce(p.addr, empty.ClientTLS(Control)); !errors.Is(err, ErrNotJoined) {
 		t.Error(err)
 	}
-	if err := shakeOnce(serveTLS(t, empty.ServerTLS(ServerOptions{})), BootstrapTLS(newToken(t, p.authority))); err == nil {
+	if err := shakeOnce(serveTLS(t, empty.ServerTLS(ServerOptions{})), bootstrapTLS(newToken(t, p.authority), time.Now)); err == nil {
 		t.Error("served without an identity")
 	}
 }
