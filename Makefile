@@ -56,8 +56,8 @@ soak: ## deploy 1,000 and 100 times under load with everything killed in rotatio
 	go test ./e2e -count=1 -run 'TestDeploysInARow' -soak=$${SOAK:-1000x200ms,100x3s} -timeout 3h -v
 
 .PHONY: crashpoints
-crashpoints: ## try all pairs of faults at the controller's calls, one shard of 40 (SHARD=1/40); singles and a sample run in make test
-	FAIRLEAD_SHARD=$${SHARD:-1/40} go test ./internal/control/crashpoints -count=1 -run Crashpoints -pairs=all -timeout 30m
+crashpoints: ## try all pairs of faults at the controller's calls, one shard of 40 (SHARD=0/40 to 39/40); singles and a sample run in make test
+	FAIRLEAD_SHARD=$${SHARD:-0/40} go test ./internal/control/crashpoints -count=1 -run Crashpoints -pairs=all -timeout 30m
 
 .PHONY: mutants
 mutants: ## take each rule of deployments out of the code in turn, and see that its test fails (RULE=words tries some)

@@ -7,8 +7,11 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/fairlead-platform/fairlead/internal/surface/httpapi"
 )
 
 // onTerminal is what a command line that is done writes to a terminal.
@@ -62,10 +65,33 @@ func TestADrillIsNotBegunAtATerminalWhereNobodySaysYes(t *testing.T) {
 	was := os.Stdin
 	os.Stdin = nobody
 	defer func() { os.Stdin = was }()
-	code, text := newPlaneFor(t).atTerminal(t, "drill", "control-plane")
+	p, drills := newPlaneFor(t), &drillsAtHand{}
+	p.api.Drills = drills
+	code, text := p.atTerminal(t, "drill", "control-plane")
 	if code != ExitRefused || !strings.Contains(text, "Begin? Type yes: ") || !strings.Contains(text, "the drill was not begun") {
 		t.Errorf("exit code %d: %s", code, text)
 	}
+	if !strings.Contains(text, "gateway/g1 holds no view") {
+		t.Errorf("who would not survive is not said before: %s", text)
+	}
+	if drills.begun {
+		t.Error("a drill was begun")
+	}
+}
+
+// drillsAtHand may begin, and remember that they did.
+type drillsAtHand struct {
+	httpapi.Drills
+	begun bool
+}
+
+func (*drillsAtHand) Prepare(time.Duration) (int, []string, error) {
+	return 3, []string{"gateway/g1 holds no view"}, nil
+}
+
+func (d *drillsAtHand) Start(context.Context, time.Duration) error {
+	d.begun = true
+	return nil
 }
 
 func TestWhatAProgramWroteDoesNotSteerTheTerminal(t *testing.T) {
