@@ -204,6 +204,9 @@ type hosts struct {
 	silent  time.Duration
 	away    bool // it was not heard since the leader started
 	changed chan struct{}
+	answers uint64   // how often it told all that it runs
+	ended   []string // instances whose end it told
+	left    bool
 }
 
 func (h *hosts) States() []service.HostState {
@@ -212,7 +215,7 @@ func (h *hosts) States() []service.HostState {
 	if h.away {
 		return nil
 	}
-	return []service.HostState{{Host: service.Host{Name: "a", Zone: "z"}, Connected: h.silent == 0, Reported: true, Silent: h.silent, Instances: slices.Clone(h.all)}}
+	return []service.HostState{{Host: service.Host{Name: "a", Zone: "z"}, Connected: h.silent == 0, Reported: true, Silent: h.silent, Instances: slices.Clone(h.all), Answers: h.answers, Ended: h.ended, Left: h.left}}
 }
 
 func (h *hosts) Changed() <-chan struct{} {

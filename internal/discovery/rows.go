@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"slices"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/registry"
@@ -35,7 +36,7 @@ func (t *term) hosts() {
 	listed := map[string]bool{} // :: instance → its host names it
 	for _, h := range t.p.cfg.Hosts.States() {
 		if h.Reported && list {
-			t.sync(h)
+			t.sync(h, now)
 		}
 		for _, i := range h.Instances {
 			listed[i.ID] = true
@@ -47,9 +48,26 @@ func (t *term) hosts() {
 	t.forgetEnded(listed, now)
 }
 
+// answer is one that a host gave, and the tick at which it counted.
+type answer struct {
+	number uint64
+	at     int64
+}
+
+// another says whether a host's answer counts as another one than before: it is
+// one, or the host is there and has stood by it for long enough.
+func (t *term) another(h service.HostState, now int64) bool {
+	was, known := t.answers[h.Name]
+	if known && was.number == h.Answers && (!h.Connected || now-was.at < relistEvery) {
+		return false
+	}
+	t.answers[h.Name] = answer{h.Answers, now}
+	return true
+}
+
 // sync takes one host's listing.
-func (t *term) sync(h service.HostState) {
-	l := registry.Listing{Source: registry.Host, Host: h.Name}
+func (t *term) sync(h service.HostState, now int64) {
+	l := registry.Listing{Source: registry.Host, Host: h.Name, Again: !t.another(h, now)}
 	for _, i := range h.Instances {
 		x, known := t.reg.Get(i.ID)
 		if !known && i.State == service.InstanceExited {
@@ -60,14 +78,23 @@ func (t *term) sync(h service.HostState) {
 		}
 		l.Rows = append(l.Rows, t.row(h, i))
 	}
-	s := t.reg.Sync(l, func(x registry.Instance) bool { return x.Terminating })
+	s := t.reg.Sync(l, func(x registry.Instance) bool { return x.Terminating || tells(h, x) })
 	for _, x := range append(s.Changed, s.Gone...) {
 		t.enter(x)
 	}
 	t.heldDrops += uint64(len(s.Held))
 	for _, x := range s.Held {
-		t.log.Warn("a host lists far fewer instances than before: held until something else confirms it", "host", h.Name, "service", x.Service, "instance", x.ID)
+		t.log.Warn("a host no longer lists an instance, and does not say why: held until another answer confirms it", "host", h.Name, "service", x.Service, "instance", x.ID)
 	}
+}
+
+// tells says whether a host tells why it lists an instance no more: it told its
+// end, it left with nothing running, or another process runs in the slot.
+func tells(h service.HostState, x registry.Instance) bool {
+	_, ended := slices.BinarySearch(h.Ended, x.ID)
+	return ended || h.Left || slices.ContainsFunc(h.Instances, func(i service.Instance) bool {
+		return x.Slot != "" && i.Slot == x.Slot && i.Service == x.Service && i.State != service.InstanceExited
+	})
 }
 
 func (t *term) row(h service.HostState, i service.Instance) registry.Instance {

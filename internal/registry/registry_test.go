@@ -57,10 +57,28 @@ func TestASmallDropLeavesAtOnce(t *testing.T) {
 	if out := r.Sync(Listing{Source: Host, Host: "h", Rows: rows("s", "h", 8)}, never); len(out.Gone) != 2 || len(out.Held) != 0 {
 		t.Errorf("%d gone, %d held; want 2 gone", len(out.Gone), len(out.Held))
 	}
-	one := New(0)
-	one.Sync(Listing{Source: Host, Host: "h", Rows: rows("s", "h", 1)}, never)
-	if out := one.Sync(Listing{Source: Host, Host: "h"}, never); len(out.Gone) != 1 {
-		t.Error("a service of one whose process ended is not a suspicious drop")
+}
+
+func TestOneAnswerWithoutTheOnlyInstanceOfItsServiceThereTakesNobodyAndTheSecondDoes(t *testing.T) {
+	r := New(0)
+	all := append(rows("s", "h", 1), rows("other", "h", 3)...)
+	r.Sync(Listing{Source: Host, Host: "h", Rows: all}, never)
+	if out := r.Sync(Listing{Source: Host, Host: "h", Rows: all[1:]}, never); len(out.Gone) != 0 || len(out.Held) != 1 {
+		t.Fatalf("one answer without it: %d gone, %d held; want it held", len(out.Gone), len(out.Held))
+	}
+	if out := r.Sync(Listing{Source: Host, Host: "h", Rows: all[1:], Again: true}, never); len(out.Gone)+len(out.Held)+len(out.Changed) != 0 {
+		t.Fatalf("the same answer once more changes %+v", out)
+	}
+	if out := r.Sync(Listing{Source: Host, Host: "h", Rows: all[1:]}, never); len(out.Gone) != 1 || out.Gone[0].Service != "s" {
+		t.Errorf("a second answer without it: %+v is gone, want it", out.Gone)
+	}
+}
+
+func TestTheOnlyInstanceOfAServiceLeavesAtOnceWhereItsHostSaysWhy(t *testing.T) {
+	r := New(0)
+	r.Sync(Listing{Source: Host, Host: "h", Rows: rows("s", "h", 1)}, never)
+	if out := r.Sync(Listing{Source: Host, Host: "h", Again: true}, always); len(out.Gone) != 1 {
+		t.Errorf("%d gone, want it", len(out.Gone))
 	}
 }
 

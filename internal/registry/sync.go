@@ -11,14 +11,17 @@ type Listing struct {
 	Source Source
 	// Host narrows the answer to one host's instances; empty is all of the source's.
 	Host string
-	Rows []Instance
+	// Again says that it is an answer that was taken before: what it lacks is
+	// missing from no more answers than then.
+	Again bool
+	Rows  []Instance
 }
 
 // Synced is what a listing changed.
 type Synced struct {
 	Changed []Instance // new, or otherwise
 	Gone    []Instance // the authority saw them end, or a drop was confirmed
-	Held    []Instance // no longer listed, and held: too many at once for one answer
+	Held    []Instance // no longer listed, and held: too much at once for one answer
 }
 
 // heldShare of a service's instances may vanish from one answer without being
@@ -29,8 +32,9 @@ const heldShare = 500
 // absence counts.
 const confirmed = 2
 
-// Sync takes a listing. Explained says whether a service is meant to lose what
-// is missing: its desired document, or a stop that was asked for, says so.
+// Sync takes a listing. Explained says whether what is missing is meant to be: its
+// authority told that it ended, or a stop was asked for. Who is the only one of
+// its service there is no less than many: one answer without it is held too.
 func (r *Registry) Sync(l Listing, explained func(Instance) bool) Synced {
 	var out Synced
 	listed := make(map[string]bool, len(l.Rows))
@@ -43,9 +47,9 @@ func (r *Registry) Sync(l Listing, explained func(Instance) bool) Synced {
 	for _, service := range r.Services() {
 		missing, all := r.missing(service, l, listed)
 		unexplained := slices.DeleteFunc(slices.Clone(missing), explained)
-		hold := len(unexplained)*1000 > heldShare*all && len(unexplained) > 1
+		hold := len(unexplained)*1000 > heldShare*all
 		for _, x := range missing {
-			r.absent(x, hold && !explained(x), &out)
+			r.absent(x, hold && !explained(x), l.Again, &out)
 		}
 	}
 	byID := func(a, b Instance) int { return cmp.Compare(a.ID, b.ID) }
@@ -70,7 +74,10 @@ func (r *Registry) missing(service string, l Listing, listed map[string]bool) (m
 }
 
 // absent notes that an instance was not listed: it is gone, or held.
-func (r *Registry) absent(x Instance, hold bool, out *Synced) {
+func (r *Registry) absent(x Instance, hold, again bool, out *Synced) {
+	if hold && again && x.Missing > 0 {
+		return
+	}
 	x.Missing++
 	if hold && x.Missing < confirmed {
 		r.Put(x)

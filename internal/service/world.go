@@ -112,6 +112,11 @@ type HostState struct {
 	// Reported says that its instances are known since it connected.
 	Reported  bool
 	Instances []Instance
+	// Answers is how often it told all that it runs.
+	Answers uint64
+	// Ended are instances of which it told within the last minute that they ended,
+	// and which it lists no more; sorted.
+	Ended []string
 	// Leaving says that its process is ending in order, as it told; it holds
 	// until the host attaches again.
 	Leaving bool

@@ -17,6 +17,10 @@ import (
 // live still: it beats each second.
 const trust = 2 * time.Second
 
+// endedFor is for how long it is known of an instance that its host told of its
+// end, once the host speaks of it no more. Who watches looks each second.
+const endedFor = time.Minute
+
 func isEOF(err error) bool { return errors.Is(err, io.EOF) }
 
 // attached is one host that has attached since this process leads.
@@ -28,7 +32,9 @@ type attached struct {
 	leaving   bool // it said so, on its newest stream
 	left      bool // it said that nothing that it ran runs any more
 	room      *pb.HostRoom
-	instances map[string]told // :: instance → what was told of it
+	answers   uint64
+	instances map[string]told      // :: instance → what was told of it
+	ended     map[string]time.Time // :: instance that is told of no more → when its end was known
 }
 
 // told is one instance, and when that was true.
@@ -48,7 +54,7 @@ func (s *Server) join(h service.Host, hello *pb.HostHello, turn int) *conn {
 	c := newConn(h.Name)
 	a := s.hosts[h.Name]
 	if a == nil {
-		a = &attached{instances: map[string]told{}}
+		a = &attached{instances: map[string]told{}, ended: map[string]time.Time{}}
 		s.hosts[h.Name] = a
 	}
 	if a.conn != nil {
@@ -119,18 +125,33 @@ func (s *Server) report(c *conn, r *pb.HostReport) {
 	if a == nil || a.conn != c {
 		return
 	}
-	if r.GetFull() {
-		clear(a.instances)
-		a.reported = true
-	}
 	now := s.cfg.Now()
+	maps.DeleteFunc(a.ended, func(_ string, at time.Time) bool { return now.Sub(at) > endedFor })
+	if r.GetFull() {
+		a.forget(now)
+		a.reported = true
+		a.answers++
+	}
 	for _, in := range r.GetInstances() {
+		delete(a.ended, in.GetId())
 		a.instances[in.GetId()] = told{instanceOf(in, a.host), now}
 	}
 	for _, id := range r.GetGone() {
 		delete(a.instances, id)
+		a.ended[id] = now
 	}
 	s.changedLocked()
+}
+
+// forget drops what was told, before all is told anew; an end that was told stays
+// known.
+func (a *attached) forget(now time.Time) {
+	for id, t := range a.instances {
+		if t.State == service.InstanceExited {
+			a.ended[id] = now
+		}
+	}
+	clear(a.instances)
 }
 
 func instanceOf(r *pb.InstanceReport, h service.Host) service.Instance {
@@ -173,6 +194,7 @@ func (a *attached) state(now time.Time) service.HostState {
 		Host: a.host, Connected: a.conn != nil, Silent: now.Sub(a.heard), Reported: a.reported,
 		Leaving: a.leaving, Left: a.left, Free: a.room.GetFreeBytes(), Refuses: a.room.GetRefuses(),
 		Instances: make([]service.Instance, 0, len(a.instances)),
+		Answers:   a.answers, Ended: slices.Sorted(maps.Keys(a.ended)),
 	}
 	until := now
 	if !st.Connected || st.Silent > trust {
