@@ -28,10 +28,11 @@ const (
 	ExitFailed      = 1 // it failed; a failed deploy leaves what served before serving
 	ExitRefused     = 2 // wrong usage, or refused input; nothing was changed
 	ExitUnreachable = 3 // the API cannot be reached
+	ExitUnknown     = 4 // too little is known to say
 )
 
 const exitCodes = "Exit codes: 0 done; 1 it failed (a failed deploy leaves the earlier revision serving); " +
-	"2 wrong usage or refused input, nothing was changed; 3 the API cannot be reached."
+	"2 wrong usage or refused input, nothing was changed; 3 the API cannot be reached; 4 too little is known to say."
 
 // Env is what a command line runs in.
 type Env struct {

@@ -178,6 +178,38 @@ func TestACondemnedContractIsAnExitCode(t *testing.T) {
 	}
 }
 
+func TestAContractTestOverEvidenceMostOfWhichIsLostDoesNotPassUnlessThatIsAccepted(t *testing.T) {
+	p := newPlaneFor(t)
+	p.must(t, "automatic", "on")
+	if code, _, stderr := p.run("deploy", "hello", "--", "python3"); code != ExitDone {
+		t.Fatal(stderr)
+	}
+	mild, wrong := filepath.Join(t.TempDir(), "mild.yaml"), filepath.Join(t.TempDir(), "wrong.yaml")
+	for file, contract := range map[string]string{mild: "{}", wrong: "outByOutcomes: 0.09\ndegradeAt: 0.09\nin: 0.05"} {
+		if err := os.WriteFile(file, []byte(contract), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const little = "too little was replayed: of the 601 s of the window the evidence of"
+	for _, c := range []struct {
+		lost, args string
+		code       int
+		says, not  string
+	}{
+		{"300", "-f " + mild, ExitDone, "would not have tripped", little},
+		{"301", "-f " + mild, ExitUnknown, little, "would not have tripped"},
+		{"301", "-o json -f " + mild, ExitUnknown, `"inconclusive": "of the 601 s`, ""},
+		{"601", "-f " + mild + " --allow-partial", ExitDone, little, "not known"},
+		{"601", "-f " + wrong, ExitFailed, "condemned", "not known"}, // what it would have done, it would have
+	} {
+		p.must(t, "loses", c.lost)
+		code, out, stderr := p.run(append([]string{"contract", "test", "hello"}, strings.Fields(c.args)...)...)
+		if code != c.code || !strings.Contains(out, c.says) || c.not != "" && strings.Contains(out, c.not) {
+			t.Errorf("%s lost, %s: exit code %d, want %d\n%s%s", c.lost, c.args, code, c.code, out, stderr)
+		}
+	}
+}
+
 func TestAWaitThatIsShorterThanAnAttemptIsSaid(t *testing.T) {
 	p := newPlaneFor(t)
 	p.must(t, "automatic", "on")

@@ -159,7 +159,7 @@ func policyRow(p *fairleadv1.PolicyChange) []string {
 type contractCmd struct {
 	Get  contractGetCmd  `cmd:"" help:"Show the health contract in force."`
 	Set  contractSetCmd  `cmd:"" help:"Declare a health contract; a dangerous one is refused with the reason."`
-	Test contractTestCmd `cmd:"" help:"Say what a health contract would have done over the evidence that is retained; exit with 1 if it would have removed an instance that was not removed, or tripped the guard."`
+	Test contractTestCmd `cmd:"" help:"Say what a health contract would have done over the evidence that is retained; exit with 1 if it would have removed an instance that was not removed, or tripped the guard, with 4 if most of that evidence is lost."`
 }
 
 type contractGetCmd struct {

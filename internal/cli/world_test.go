@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -143,6 +144,7 @@ type plane struct {
 	instances   []service.Instance
 	lines       []service.LogLine
 	lag         time.Duration
+	lost        int // seconds of a trial's evidence
 	differences []discovery.Difference
 	guards      []discovery.GuardState
 	written     chan struct{} // closed by the next line
@@ -247,7 +249,9 @@ func (p *plane) Try(_ context.Context, _ string, c eligibility.Contract, since t
 	if since != 6*time.Hour {
 		return discovery.Trial{}, fmt.Errorf("since is %s", since)
 	}
-	t := discovery.Trial{From: time.Unix(1_700_000_000, 0), To: time.Unix(1_700_000_600, 0), Seconds: 601, Recorded: 2, Reproduced: 2}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	t := discovery.Trial{Lost: p.lost, From: time.Unix(1_700_000_000, 0), To: time.Unix(1_700_000_600, 0), Seconds: 601, Recorded: 2, Reproduced: 2}
 	t.Removals = append(t.Removals, discovery.Removal{Instance: "i1", At: t.To, Rule: eligibility.FailingCallers, Why: "a third fails", AlsoInForce: c.OutByOutcomes > 100})
 	return t, nil
 }
@@ -525,6 +529,12 @@ func (p *plane) do(args []string) error {
 		defer p.mu.Unlock()
 		var err error
 		p.lag, err = time.ParseDuration(args[1])
+		return err
+	case "loses": // so many seconds of the evidence
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		var err error
+		p.lost, err = strconv.Atoi(args[1])
 		return err
 	case "wrote":
 		p.mu.Lock()

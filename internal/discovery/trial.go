@@ -28,7 +28,8 @@ const (
 // Trial says what a proposed contract would have done over retained evidence.
 type Trial struct {
 	From, To time.Time
-	// Seconds of the window, and how many of them nothing was retained of.
+	// Seconds of the window in which the service had instances, and how many of
+	// them nothing was retained of.
 	Seconds, Lost int
 	// Recorded are the changes that were taken in the window, and Reproduced
 	// how many of them the same evidence gives again by the contract in force.
@@ -63,6 +64,15 @@ func (t Trial) Condemned() bool {
 		slices.ContainsFunc(t.Trips, func(r GuardTrip) bool { return !r.AlsoInForce })
 }
 
+// Inconclusive says why too little was replayed to say what would not have
+// happened; empty where it was enough. What would have happened did all the same.
+func (t Trial) Inconclusive() string {
+	if replayed := t.Seconds - t.Lost; 2*replayed < t.Seconds {
+		return fmt.Sprintf("of the %d s of the window the evidence of %d s is lost, and what it would have shown is not known", t.Seconds, t.Lost)
+	}
+	return ""
+}
+
 // Try folds a proposed contract over what is retained of a service's evidence
 // since so many ago.
 func (p *Plane) Try(ctx context.Context, name string, c eligibility.Contract, since time.Duration) (Trial, error) {
@@ -73,7 +83,8 @@ func (p *Plane) Try(ctx context.Context, name string, c eligibility.Contract, si
 	t.mu.Lock()
 	c = t.governing(name, t.lookable(c))
 	t.mu.Unlock()
-	past, records, err := t.past(ctx, name, int64(since/time.Second))
+	seconds := int64(since / time.Second)
+	past, records, err := t.past(ctx, name, seconds)
 	if err != nil {
 		return Trial{}, err
 	}
@@ -82,7 +93,8 @@ func (p *Plane) Try(ctx context.Context, name string, c eligibility.Contract, si
 	}
 	when := calendar(records, past.To, p.cfg.Now())
 	base, tried := evaluate.Replay(past), evaluate.Try(past, c)
-	out := Trial{From: when(past.From), To: when(past.To), Seconds: int(past.To - past.From + 1)}
+	from := min(begins(past, seconds), past.From)
+	out := Trial{From: when(from), To: when(past.To), Seconds: int(past.To - from + 1)}
 	out.Lost = out.Seconds - within(past)
 	out.Recorded, out.Reproduced = reproduced(base, records, past)
 	theirs, mine := removals(base, when), removals(tried, when)
@@ -96,6 +108,16 @@ func (p *Plane) Try(ctx context.Context, name string, c eligibility.Contract, si
 	}
 	out.Removals, out.Trips = mine, trips(tried, base, when)
 	return out, nil
+}
+
+// begins is the tick of the window from which the service had instances, whether
+// or not something is retained of it.
+func begins(past evaluate.Past, seconds int64) int64 {
+	born := past.To
+	for _, m := range past.Members {
+		born = min(born, m.Born)
+	}
+	return max(past.To-seconds+1, born, 1)
 }
 
 // past gathers what is retained of the service.

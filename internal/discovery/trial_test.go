@@ -177,6 +177,18 @@ func TestWhatIsLostOfTheEvidenceIsSaidInATrial(t *testing.T) {
 			}
 			if got := l.try(t, DefaultContract(), time.Hour); got.Lost != 30 {
 				t.Errorf("%d seconds are said to be lost, want 30", got.Lost)
+			} else if why := got.Inconclusive(); why != "" {
+				t.Errorf("30 of %d s are lost, and it says that %s", got.Seconds, why)
+			}
+			whole := l.try(t, DefaultContract(), time.Hour)
+			for _, name := range names[:len(names)-1] { // the first too, with which the window would begin
+				if err := r.bucket.Delete(context.Background(), name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got := l.try(t, DefaultContract(), time.Hour)
+			if got.Seconds != whole.Seconds || 2*got.Lost < got.Seconds || got.Inconclusive() == "" {
+				t.Errorf("%d of %d s are lost of all but the last segment, and it says %q", got.Lost, got.Seconds, got.Inconclusive())
 			}
 		})
 	})

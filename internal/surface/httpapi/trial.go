@@ -52,7 +52,7 @@ func (a *API) TestContract(ctx context.Context, req *connect.Request[fairleadv1.
 func trialTo(t discovery.Trial) *fairleadv1.TestContractResponse {
 	out := &fairleadv1.TestContractResponse{
 		Condemned: t.Condemned(), From: timestamp(t.From), To: timestamp(t.To), Seconds: int32(t.Seconds), LostSeconds: int32(t.Lost),
-		Recorded: int32(t.Recorded), Reproduced: int32(t.Reproduced), Removals: removalsTo(t.Removals), Spared: removalsTo(t.Spared),
+		Inconclusive: t.Inconclusive(), Recorded: int32(t.Recorded), Reproduced: int32(t.Reproduced), Removals: removalsTo(t.Removals), Spared: removalsTo(t.Spared),
 	}
 	for _, x := range t.Trips {
 		out.Trips = append(out.Trips, &fairleadv1.TestedTrip{
