@@ -118,8 +118,9 @@ func from(s syscall.Signal) *atomic.Bool {
 
 func routes() http.Handler {
 	var served, inFlight, most atomic.Int64
-	ill := from(syscall.SIGUSR1)   // on a third of all requests fail
-	slow := from(syscall.SIGWINCH) // on each answer takes two seconds
+	ill := from(syscall.SIGUSR1)     // on a third of all requests fail
+	slow := from(syscall.SIGWINCH)   // on each answer takes two seconds
+	hangs := from(syscall.SIGVTALRM) // on nobody is answered
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, "%s %s %s\n", os.Getenv("FAIRLEAD_REVISION"), os.Getenv("FAIRLEAD_INSTANCE"), version)
@@ -155,6 +156,10 @@ func routes() http.Handler {
 		}
 		n := served.Add(1)
 		fmt.Printf("request %d: %s %s\n", n, r.Method, r.URL.Path)
+		if hangs.Load() {
+			<-r.Context().Done()
+			return
+		}
 		if slow.Load() {
 			time.Sleep(2 * time.Second)
 		}

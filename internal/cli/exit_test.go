@@ -199,8 +199,8 @@ func TestAContractTestOverEvidenceMostOfWhichIsLostDoesNotPassUnlessThatIsAccept
 		{"300", "-f " + mild, ExitDone, "would not have tripped", little},
 		{"301", "-f " + mild, ExitUnknown, little, "would not have tripped"},
 		{"301", "-o json -f " + mild, ExitUnknown, `"inconclusive": "of the 601 s`, ""},
-		{"601", "-f " + mild + " --allow-partial", ExitDone, little, "not known"},
-		{"601", "-f " + wrong, ExitFailed, "condemned", "not known"}, // what it would have done, it would have
+		{"601", "-f " + mild + " --allow-partial", ExitDone, little, "it is not known"},
+		{"601", "-f " + wrong, ExitFailed, "condemned", "it is not known"}, // what it would have done, it would have
 	} {
 		p.must(t, "loses", c.lost)
 		code, out, stderr := p.run(append([]string{"contract", "test", "hello"}, strings.Fields(c.args)...)...)

@@ -88,7 +88,7 @@ func (c *controlRole) reporter(ctx context.Context) (func(*fairleadv1.ReportOutc
 		seen := make([]discovery.Outcome, len(m.GetRows()))
 		for i, o := range m.GetRows() {
 			calls += min(o.GetBytes(), mostCalled)
-			seen[i] = discovery.Outcome{Instance: o.GetInstance(), OK: o.GetOk(), Failed: o.GetFailed(), Refused: o.GetRefused()}
+			seen[i] = discovery.Outcome{Instance: o.GetInstance(), OK: o.GetOk(), Failed: o.GetFailed(), Refused: o.GetRefused(), Unanswered: o.GetUnanswered()}
 		}
 		r.Weighed(uint64(proto.Size(m)), calls)
 		r.From(evidence.Caller{Zone: m.GetZone(), Revision: m.GetRevision()})

@@ -58,7 +58,7 @@ type term struct {
 	details     map[string]string               // :: instance → why it is not live, as its host sees it
 	synced      int64                           // tick of the last listing
 	changed     <-chan struct{}                 // of the hosts
-	answers     map[string]answer               // :: host → its last answer that counted as another
+	answers     map[string]answered             // :: host → its last answer that counted as another
 	readAt      uint64                          // sequence at which contracts were read
 	routesAt    uint64
 	routed      map[string]view.Route // :: service → its route, as the evaluator has it
@@ -86,7 +86,7 @@ func (p *Plane) begin(ctx context.Context, l Lead) *term {
 	t := &term{
 		leaving: map[string]int64{}, routed: map[string]view.Route{}, turning: map[string]bool{}, p: p, lead: l, log: p.log, began: time.Now(), keeper: evidence.NewKeeper(p.cfg.Bucket, l.Epoch().Incarnation), flush: make(chan struct{}, 1), hurried: make(chan struct{}, 1), archive: NewArchive(p.cfg.Bucket),
 		contracts: map[string]eligibility.Contract{}, governed: map[string]service.Policy{}, trips: map[string][]trip{}, tripDocs: map[string]string{}, handles: map[string]uint32{},
-		known: map[string]bool{}, ended: map[string]int64{}, alarms: map[string]map[string]Alarm{}, fares: map[string]*fares{}, words: map[string]service.Word{}, answers: map[string]answer{}, details: map[string]string{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
+		known: map[string]bool{}, ended: map[string]int64{}, alarms: map[string]map[string]Alarm{}, fares: map[string]*fares{}, words: map[string]service.Word{}, answers: map[string]answered{}, details: map[string]string{}, renewed: map[string]int64{}, unroutedAs: map[string][]string{},
 	}
 	t.detection.begin(p.detected)
 	t.records = newRecords(l, p.log, t.living)

@@ -12,8 +12,8 @@ import (
 
 // Outcome is what a caller saw of one instance in one second.
 type Outcome struct {
-	Instance            string
-	OK, Failed, Refused uint32 // Failed includes Refused
+	Instance                        string
+	OK, Failed, Refused, Unanswered uint32 // Failed includes Refused and Unanswered
 }
 
 // badShare is from which share of a second's results they speak against an
@@ -70,7 +70,7 @@ func (r *Reporter) Take(number uint64, seen []Outcome) bool {
 		if failed := uint64(o.Failed); failed > 0 && failed*badShare >= uint64(o.OK)+failed {
 			t.detection.sample(x.Handle, time.Now())
 		}
-		b.Rows = append(b.Rows, evidence.Row{Instance: x.Handle, OK: o.OK, Failed: o.Failed, Refused: o.Refused})
+		b.Rows = append(b.Rows, evidence.Row{Instance: x.Handle, OK: o.OK, Failed: o.Failed, Refused: o.Refused, Unanswered: o.Unanswered})
 	}
 	t.mu.Unlock()
 	t.ingest.Discard(evidence.NotAllowed, forbidden)

@@ -48,8 +48,8 @@ func (t *term) hosts() {
 	t.forgetEnded(listed, now)
 }
 
-// answer is one that a host gave, and the tick at which it counted.
-type answer struct {
+// answered is an answer that a host gave, and the tick at which it counted.
+type answered struct {
 	number uint64
 	at     int64
 }
@@ -61,7 +61,7 @@ func (t *term) another(h service.HostState, now int64) bool {
 	if known && was.number == h.Answers && (!h.Connected || now-was.at < relistEvery) {
 		return false
 	}
-	t.answers[h.Name] = answer{h.Answers, now}
+	t.answers[h.Name] = answered{h.Answers, now}
 	return true
 }
 

@@ -43,6 +43,10 @@ type Outcomes struct {
 	Span   uint8 // seconds that the row covers, at most 10; above one only without failures
 	OK     uint32
 	Failed uint32
+	// Unanswered of the failed: their callers gave up, while the instance sent
+	// nobody a byte and its siblings answered. It is told to people; what decides is
+	// that they failed.
+	Unanswered uint32
 	// Compared of the results came from reporters that also called siblings;
 	// Expected, in thousandths, are the failures that the same reporters
 	// would have had if this instance were as its siblings are. A reporter

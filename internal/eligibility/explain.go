@@ -127,6 +127,9 @@ func (s *State) callersSay(c *Terms, l *look, now int64) string {
 		line += ", with no siblings to compare"
 	}
 	line += fmt.Sprintf("; %d of %d reporters fare worse here", hurt.Count(), reporters.Count())
+	if n := s.Outcomes.unanswered(now); n > 0 {
+		line += fmt.Sprintf("; it gave no answer to %d callers, who gave up after seconds in which it sent nobody a byte and its siblings answered", n)
+	}
 	if l.compared && l.sufficient && l.failed >= c.OutByOutcomes && l.worse < c.Worse {
 		line += "; its siblings fare no better, so nothing is held against it: look at what all of them share, or its callers do"
 	}

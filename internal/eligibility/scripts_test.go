@@ -166,7 +166,7 @@ func (s *script) what(e *Evidence, at int64, words []string) error {
 	return nil
 }
 
-// calls reads ok=N failed=N, of= how many reporters, hurt= and refused= how
+// calls reads ok=N failed=N, unanswered= how many of the failed, of= how many reporters, hurt= and refused= how
 // many of them, sib= the share of failures at siblings, alone without any.
 func calls(e *Evidence, words []string) error {
 	o := &Outcomes{Span: 1}
@@ -185,6 +185,8 @@ func calls(e *Evidence, words []string) error {
 			o.OK = uint32(n)
 		case "failed":
 			o.Failed = uint32(n)
+		case "unanswered":
+			o.Unanswered = uint32(n)
 		case "of":
 			reporters = n
 		case "hurt":

@@ -66,7 +66,7 @@ type Called struct {
 
 	// Two windows of ten seconds, the current and the one before.
 	Window                    int64
-	Count                     [2]uint32
+	Count, Unanswered         [2]uint32
 	Reporters, Hurt, Refusing [2]Sketch
 
 	Charged *LastCharged `json:",omitempty"` // it is never changed; nil is never
@@ -192,6 +192,7 @@ func (o *Called) see(c *Terms, x Outcomes, now int64) {
 	o.Expected += c.decay.spread(sum(x.Expected)*one/1000, span)
 	o.turn(now)
 	o.Count[0] += x.OK + x.Failed
+	o.Unanswered[0] += min(x.Unanswered, x.Failed)
 	o.Reporters[0] |= x.Reporters
 	o.Hurt[0] |= x.Hurt
 	o.Refusing[0] |= x.Refusing
@@ -226,12 +227,12 @@ func (o *Called) turn(now int64) {
 	case at == o.Window:
 		return
 	case at == o.Window+1:
-		o.Count[1], o.Reporters[1], o.Hurt[1], o.Refusing[1] = o.Count[0], o.Reporters[0], o.Hurt[0], o.Refusing[0]
+		o.Count[1], o.Unanswered[1], o.Reporters[1], o.Hurt[1], o.Refusing[1] = o.Count[0], o.Unanswered[0], o.Reporters[0], o.Hurt[0], o.Refusing[0]
 	default:
-		o.Count[1], o.Reporters[1], o.Hurt[1], o.Refusing[1] = 0, 0, 0, 0
+		o.Count[1], o.Unanswered[1], o.Reporters[1], o.Hurt[1], o.Refusing[1] = 0, 0, 0, 0, 0
 	}
 	o.Window = now / window
-	o.Count[0], o.Reporters[0], o.Hurt[0], o.Refusing[0] = 0, 0, 0, 0
+	o.Count[0], o.Unanswered[0], o.Reporters[0], o.Hurt[0], o.Refusing[0] = 0, 0, 0, 0, 0
 }
 
 // recent is what the current window and the one before hold at now, without
@@ -244,6 +245,17 @@ func (o *Called) recent(now int64) (count uint32, reporters, hurt Sketch) {
 		return o.Count[0], o.Reporters[0], o.Hurt[0]
 	}
 	return 0, 0, 0
+}
+
+// unanswered is how many of those that recent counts went unanswered.
+func (o *Called) unanswered(now int64) uint32 {
+	switch now/window - o.Window {
+	case 0:
+		return o.Unanswered[0] + o.Unanswered[1]
+	case 1:
+		return o.Unanswered[0]
+	}
+	return 0
 }
 
 // several reports whether enough of the reporters say so: two at least, and a

@@ -61,7 +61,7 @@ func TestThousandsOfCallersZonesAreBoundedAndCounted(t *testing.T) {
 	r := NewReporter("liar")
 	for i := range 4 * mostBatches {
 		for k := range 1000 {
-			in.Outcomes(NewReporter("liar"), Batch{Number: 1, Caller: Caller{fmt.Sprint("zone", i, k), fmt.Sprint("revision", k)}, Rows: []Row{{1, 1, 1, 0}, {2, 1, 1, 0}}})
+			in.Outcomes(NewReporter("liar"), Batch{Number: 1, Caller: Caller{fmt.Sprint("zone", i, k), fmt.Sprint("revision", k)}, Rows: []Row{{1, 1, 1, 0, 0}, {2, 1, 1, 0, 0}}})
 		}
 		for _, o := range in.instances {
 			for k := range kinds {
@@ -81,7 +81,7 @@ func TestThousandsOfCallersZonesAreBoundedAndCounted(t *testing.T) {
 		t.Errorf("callers were not told apart %d times", n)
 	}
 	for i, name := range []string{strings.Repeat("x", MaxName+1), "a\nb", "\xff"} {
-		in.Outcomes(r, Batch{Number: uint64(i + 1), Caller: Caller{Zone: name}, Rows: []Row{{1, 1, 0, 0}}})
+		in.Outcomes(r, Batch{Number: uint64(i + 1), Caller: Caller{Zone: name}, Rows: []Row{{1, 1, 0, 0, 0}}})
 	}
 	if n := in.Discarded()[Misnamed]; n != 3 {
 		t.Errorf("%d names that cannot be one are counted", n)
@@ -110,6 +110,34 @@ func TestASegmentWithoutChargesIsOfTheEarlierFormatAndOneWithThemIsReadBack(t *t
 			t.Error(d)
 		}
 		s.Ticks = append(s.Ticks, zones(in, 3, 11, 3, "b", "a", "b", "c")...)
+	}
+}
+
+func TestASegmentInWhichNobodyGaveUpIsOfAnEarlierFormatAndOneWithThoseIsReadBack(t *testing.T) {
+	in := fleet(2)
+	r := NewReporter("gateway/g1")
+	var ticks []Tick
+	for n := range uint64(12) {
+		in.Outcomes(r, Batch{Number: n + 1, Rows: []Row{{Instance: 1, OK: 2, Failed: 3, Unanswered: 2}, {Instance: 2, OK: 9}}})
+		ticks = append(ticks, in.Seal())
+	}
+	if o := ticks[0].Rows[0].Outcomes[0]; o.Failed != 3 || o.Unanswered != 2 {
+		t.Fatalf("sealed is %+v", o)
+	}
+	s := &Segment{Incarnation: "i", Ticks: ticks}
+	var b bytes.Buffer
+	if err := s.Encode(&b); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(b.String()[:60], withUnanswered) {
+		t.Errorf("its first line is %.60q", b.String())
+	}
+	back, err := Decode(&b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(s, back); d != "" {
+		t.Error(d)
 	}
 }
 
@@ -150,7 +178,7 @@ func FuzzCallers(f *testing.F) {
 		for number := uint64(1); len(text) >= 4; text, number = text[4:], number+1 {
 			c := Caller{fmt.Sprint(stem, text[0]%16), stem + string(text[:1])}
 			in.Outcomes(NewReporter(string(text[1:2])), Batch{Number: number, Caller: c, Rows: []Row{
-				{uint32(text[2]%4) + 1, uint32(text[3] & 7), uint32(text[3] >> 3), 0}, {uint32(text[3]%4) + 1, 0, uint32(text[1] & 7), 0},
+				{uint32(text[2]%4) + 1, uint32(text[3] & 7), uint32(text[3] >> 3), 0, 0}, {uint32(text[3]%4) + 1, 0, uint32(text[1] & 7), 0, 0},
 			}})
 			sums := map[uint32]eligibility.Outcomes{}
 			for h, o := range in.instances {

@@ -74,7 +74,7 @@ func TestWhatRelaysMergeIsSealedAsIfTheirReportersHadToldItThemselves(t *testing
 				for range rapid.IntRange(0, 8).Draw(t, "rows") {
 					s := Seen{Instance: rapid.SampledFrom(ids).Draw(t, "id"), OK: count.Draw(t, "ok"), Failed: count.Draw(t, "failed"), Refused: rapid.Uint32Range(0, 2).Draw(t, "refused")}
 					seen = append(seen, s)
-					b.Rows = append(b.Rows, Row{handles[s.Instance], s.OK, s.Failed, s.Refused})
+					b.Rows = append(b.Rows, Row{handles[s.Instance], s.OK, s.Failed, s.Refused, 0})
 				}
 				direct.Outcomes(told[who], b)
 				mergers[who%relays].Take(tellers[who], b.Number, seen)
@@ -191,7 +191,7 @@ func TestWhatIsChargedToCallersIsTheSameThroughRelays(t *testing.T) {
 					s = Seen{Instance: id, Failed: 2, Refused: 1}
 				}
 				seen = append(seen, s)
-				b.Rows = append(b.Rows, Row{handles[id], s.OK, s.Failed, s.Refused})
+				b.Rows = append(b.Rows, Row{handles[id], s.OK, s.Failed, s.Refused, 0})
 			}
 			tellers[who].From(from)
 			direct.Outcomes(told[who], b)

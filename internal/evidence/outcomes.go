@@ -8,6 +8,9 @@ type Row struct {
 	OK       uint32
 	Failed   uint32 // refused ones included
 	Refused  uint32
+	// Unanswered are those whose callers gave up on an instance that sent nobody a
+	// byte meanwhile; failed ones too.
+	Unanswered uint32
 }
 
 // Batch is one reporter's second. Numbers rise; a number that was taken before
@@ -125,7 +128,7 @@ func (in *Ingest) Outcomes(r *Reporter, b Batch) {
 		case !x.o.once(in.batches + 1):
 			in.discarded[TooMany]++
 		default:
-			in.add(r, x.o, x.n, x.failed, b.Rows[i].Refused > 0)
+			in.add(r, x.o, x.n, x.failed, &b.Rows[i])
 		}
 	}
 }
@@ -157,7 +160,7 @@ func (in *Ingest) row(row *Row) (o *open, n, failed uint32) {
 
 // honest says whether the counts can be true.
 func (row *Row) honest() bool {
-	return row.OK <= maxCount && row.Failed <= maxCount && row.Refused <= row.Failed
+	return row.OK <= maxCount && row.Failed <= maxCount && row.Refused <= row.Failed && row.Unanswered <= row.Failed
 }
 
 // capped is what of a row counts.
@@ -181,14 +184,16 @@ func (in *Ingest) why(row *Row) Reason {
 }
 
 // add puts a row to the instance's open second.
-func (in *Ingest) add(r *Reporter, o *open, n, failed uint32, refused bool) {
+func (in *Ingest) add(r *Reporter, o *open, n, failed uint32, row *Row) {
 	if n == 0 {
 		return
 	}
 	in.touch(o)
 	all := r.batch[o.service]
-	put(&o.row, &o.parts, &r.from, all, seen(r.hash, all, n, failed, refused))
-	if refused {
+	x := seen(r.hash, all, n, failed, row.Refused > 0)
+	x.Unanswered = min(row.Unanswered, failed)
+	put(&o.row, &o.parts, &r.from, all, x)
+	if row.Refused > 0 {
 		in.refusal(o)
 	}
 	if o.early != in.tick {
@@ -225,6 +230,7 @@ func seen(reporter uint64, all fare, n, failed uint32, refused bool) (x eligibil
 func join(to *eligibility.Outcomes, x eligibility.Outcomes) {
 	to.OK += x.OK
 	to.Failed += x.Failed
+	to.Unanswered += x.Unanswered
 	to.Compared += x.Compared
 	to.Expected += x.Expected
 	to.Reporters |= x.Reporters

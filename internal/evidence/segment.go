@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/klauspost/compress/zstd"
 
@@ -43,8 +44,11 @@ const (
 	// withCharges has, in each row, what was charged to callers. A segment without
 	// any is written so that earlier programs read it.
 	withCharges = "fairlead evidence 2"
-	maxSegment  = 256 << 20 // bytes, unpacked
-	maxHeadLine = 64 << 20
+	// withUnanswered has, in each count of outcomes, those that went unanswered, and
+	// the charges. It is written where there are such.
+	withUnanswered = "fairlead evidence 3"
+	maxSegment     = 256 << 20 // bytes, unpacked
+	maxHeadLine    = 64 << 20
 )
 
 // ErrSegment wraps what is wrong with a segment that cannot be read: torn, not
@@ -57,6 +61,7 @@ func (s *Segment) Encode(w io.Writer) error {
 		return errors.New("cannot encode a segment without ticks")
 	}
 	f := s.format()
+	l := layoutOf(f)
 	h, err := json.Marshal(head{f, s.Incarnation, s.Ticks[0].Number, s.Ticks[len(s.Ticks)-1].Number, s.Instances})
 	if err != nil {
 		return fmt.Errorf("cannot encode a segment: %w", err)
@@ -70,7 +75,7 @@ func (s *Segment) Encode(w io.Writer) error {
 	}
 	var b []byte
 	for _, t := range s.Ticks {
-		b = appendTick(b[:0], t, f == withCharges)
+		b = appendTick(b[:0], t, l)
 		if _, err := z.Write(b); err != nil {
 			return errors.Join(fmt.Errorf("cannot write a segment: %w", err), z.Close())
 		}
@@ -81,15 +86,27 @@ func (s *Segment) Encode(w io.Writer) error {
 	return nil
 }
 
+// format is the earliest that says all that there is.
 func (s *Segment) format() string {
+	f := format
 	for _, t := range s.Ticks {
 		for i := range t.Rows {
 			if t.Rows[i].Charged != nil {
-				return withCharges
+				f = withCharges
+			}
+			if slices.ContainsFunc(t.Rows[i].Outcomes, func(o eligibility.Outcomes) bool { return o.Unanswered > 0 }) {
+				return withUnanswered
 			}
 		}
 	}
-	return format
+	return f
+}
+
+// layout is what rows of a format have beside those of the first.
+type layout struct{ charges, unanswered bool }
+
+func layoutOf(f string) layout {
+	return layout{charges: f == withCharges || f == withUnanswered, unanswered: f == withUnanswered}
 }
 
 // Decode reads a segment. The error wraps ErrSegment where the content is at
@@ -101,8 +118,8 @@ func Decode(r io.Reader) (*Segment, error) {
 	}
 	line, packed, ok := bytes.Cut(all, []byte{'\n'})
 	var h head
-	if !ok || len(line) > maxHeadLine || json.Unmarshal(line, &h) != nil || h.Format != format && h.Format != withCharges {
-		return nil, fmt.Errorf("%w: its first line is not that of a %q or %q", ErrSegment, format, withCharges)
+	if !ok || len(line) > maxHeadLine || json.Unmarshal(line, &h) != nil || !slices.Contains([]string{format, withCharges, withUnanswered}, h.Format) {
+		return nil, fmt.Errorf("%w: its first line is not that of a %q, %q or %q", ErrSegment, format, withCharges, withUnanswered)
 	}
 	z, err := zstd.NewReader(bytes.NewReader(packed), zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxSegment))
 	if err != nil {
@@ -114,7 +131,7 @@ func Decode(r io.Reader) (*Segment, error) {
 		return nil, fmt.Errorf("%w: %w", ErrSegment, err)
 	}
 	s := &Segment{Incarnation: h.Incarnation, Instances: h.Instances}
-	d := decoder{b: plain, charges: h.Format == withCharges}
+	d := decoder{b: plain, layout: layoutOf(h.Format)}
 	for len(d.b) > 0 {
 		s.Ticks = append(s.Ticks, d.tick())
 		if d.bad {
@@ -127,7 +144,7 @@ func Decode(r io.Reader) (*Segment, error) {
 	return s, nil
 }
 
-func appendTick(b []byte, t Tick, charges bool) []byte {
+func appendTick(b []byte, t Tick, l layout) []byte {
 	b = binary.AppendVarint(b, t.Number)
 	b = binary.AppendUvarint(b, uint64(len(t.Rows)))
 	for _, r := range t.Rows {
@@ -155,8 +172,11 @@ func appendTick(b []byte, t Tick, charges bool) []byte {
 			for _, s := range []eligibility.Sketch{o.Reporters, o.Hurt, o.Refusing} {
 				b = binary.LittleEndian.AppendUint64(b, uint64(s))
 			}
+			if l.unanswered {
+				b = binary.AppendUvarint(b, uint64(o.Unanswered))
+			}
 		}
-		if charges {
+		if l.charges {
 			b = appendCharged(b, r.Charged)
 		}
 	}
@@ -183,9 +203,9 @@ func flag(on bool) byte {
 
 // decoder reads what appendTick wrote; once bad, it gives zeros.
 type decoder struct {
-	b       []byte
-	bad     bool
-	charges bool // rows have what was charged to callers
+	b   []byte
+	bad bool
+	layout
 }
 
 func (d *decoder) number() uint64 {
@@ -255,6 +275,9 @@ func (d *decoder) row() TickRow {
 		o.OK, o.Failed, o.Compared, o.Expected = uint32(d.number()), uint32(d.number()), uint32(d.number()), d.number()
 		for _, s := range []*eligibility.Sketch{&o.Reporters, &o.Hurt, &o.Refusing} {
 			*s = eligibility.Sketch(binary.LittleEndian.Uint64(d.bytes(8)))
+		}
+		if d.unanswered {
+			o.Unanswered = uint32(d.number())
 		}
 		r.Outcomes = append(r.Outcomes, o)
 	}

@@ -21,6 +21,9 @@ type attempt struct {
 	declares bool
 	// begun says that something of a response came.
 	begun bool
+	// heard and answers are how often its instance had been heard, and its group
+	// had answered, before the request was sent.
+	heard, answers uint64
 	// untaken says that the caller did not take a part of the answer.
 	untaken bool
 	// reuse says that the exchange is complete and the connection good.
@@ -124,6 +127,7 @@ func (a *attempt) exchange() error {
 		return err
 	}
 	a.c = c
+	a.asks()
 	// A caller that hangs up cancels its request at the instance, as does a body
 	// that fails.
 	if !x.end.guard(c) {
@@ -182,6 +186,7 @@ func (a *attempt) answer(expect bool) (head, error) {
 			return head{}, noAnswer(err)
 		}
 		a.begun = true
+		a.m.shard.answers.Add(1)
 		h, err := c.readHead()
 		if err != nil {
 			return head{}, noAnswer(err)

@@ -45,6 +45,7 @@ type body struct {
 	left    time.Duration
 	ended   bool // all was read
 	sent    bool // all was written to the present connection
+	sentAt  time.Time
 	stopped bool
 	err     error // of reading
 	started bool
@@ -225,7 +226,9 @@ func (b *body) write(p []byte) {
 		b.to = nil
 		return
 	}
-	b.sent = b.ended
+	if b.sent = b.ended; b.sent {
+		b.sentAt = time.Now()
+	}
 	b.prolong(c)
 }
 
@@ -267,6 +270,7 @@ func (b *body) attach(c *conn, by time.Time) error {
 		c.bw.Write(b.held)
 		err := c.bw.Flush()
 		// An instance that did not take it all may still have answered.
+		b.sentAt = time.Now()
 		if b.sent = err == nil; c.written.Load() > 0 {
 			return nil
 		}
@@ -311,6 +315,15 @@ func (b *body) answered(c *conn) error {
 	defer b.clock.Unlock()
 	b.quick = true
 	return c.tcp.SetReadDeadline(time.Time{})
+}
+
+// wholeAt says whether the instance had all of the request, and since when.
+func (b *body) wholeAt() (at time.Time, whole bool) {
+	if b.src != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+	}
+	return b.sentAt, b.sent
 }
 
 // resendable says that the body can be sent from its beginning.

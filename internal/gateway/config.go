@@ -75,6 +75,10 @@ type Config struct {
 	// one may take before it must have come at minBodyRate; zero means 20 s. It
 	// counts while the gateway waits for the caller, until a response begins.
 	BodyTimeout time.Duration
+	// AbandonedAfter is for how long callers who gave up must have waited in all for
+	// an instance that sent nobody a byte meanwhile, so that it is counted as its
+	// failure; zero means 5 s.
+	AbandonedAfter time.Duration
 	// Watch is given each listener with a name, and returns what to accept from;
 	// nil leaves them as they are.
 	Watch func(l net.Listener, name string) net.Listener
@@ -104,6 +108,9 @@ func (c *Config) check() error {
 	}
 	if c.Drain <= 0 {
 		c.Drain = view.DefaultDrain
+	}
+	if c.AbandonedAfter <= 0 {
+		c.AbandonedAfter = DefaultAbandonedAfter
 	}
 	if c.BodyTimeout <= 0 {
 		c.BodyTimeout = DefaultBodyTimeout

@@ -72,7 +72,7 @@ func (c *conn) alive() bool {
 func (c *conn) Read(b []byte) (int, error) {
 	if c.budget < 0 {
 		n, err := c.tcp.Read(b)
-		c.received.Add(int64(n))
+		c.took(n)
 		return n, err
 	}
 	if c.budget == 0 {
@@ -84,11 +84,18 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 	n, err := c.tcp.Read(b)
 	c.budget -= n
-	c.received.Add(int64(n))
+	c.took(n)
 	if err != nil {
 		c.broke = err
 	}
 	return n, err
+}
+
+func (c *conn) took(n int) {
+	if n > 0 {
+		c.received.Add(int64(n))
+		c.pool.heard.Add(1)
+	}
 }
 
 func (c *conn) Write(b []byte) (int, error) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -35,6 +36,7 @@ type Gateway struct {
 	inflight sync.WaitGroup // requests
 	closing  sync.WaitGroup // goroutines that wait for connections to end
 	stopping chan struct{}
+	cutting  atomic.Bool // what is in flight is cut off
 	upgrades upgrades
 }
 
@@ -162,6 +164,7 @@ func (g *Gateway) drain() {
 	ctx, cancel := context.WithTimeout(context.Background(), g.cfg.Drain)
 	defer cancel()
 	if err := g.web.Shutdown(ctx); err != nil {
+		g.cutting.Store(true)
 		g.log.Warn("requests are cut off", "after", g.cfg.Drain, "error", err)
 		g.callers.cut()
 		if err := g.web.Close(); err != nil {

@@ -15,8 +15,10 @@ type metrics struct {
 	resends  prometheus.Counter
 	dropped  prometheus.Counter
 	aside    prometheus.Counter
-	nowhere  *meter
-	calls    calls
+	// unanswered requests, whose callers gave up on what hangs.
+	unanswered prometheus.Counter
+	nowhere    *meter
+	calls      calls
 
 	mu     sync.Mutex
 	meters map[string]*meter // :: service → meter
@@ -44,6 +46,9 @@ func newMetrics() *metrics {
 		}),
 		aside: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "fairlead_gateway_ejections_total", Help: "Instances set aside by what this gateway saw of them while no control was heard.",
+		}),
+		unanswered: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "fairlead_gateway_unanswered_total", Help: "Requests whose callers gave up on an instance that sent nobody a byte meanwhile.",
 		}),
 		meters: map[string]*meter{},
 	}
@@ -142,7 +147,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (m *metrics) register(r prometheus.Registerer, rm *room) error {
-	for _, c := range []prometheus.Collector{m.requests, m.latency, m.resends, m.dropped, m.aside, newGauges(rm)} {
+	for _, c := range []prometheus.Collector{m.requests, m.latency, m.resends, m.dropped, m.aside, m.unanswered, newGauges(rm)} {
 		if err := r.Register(c); err != nil {
 			return err
 		}

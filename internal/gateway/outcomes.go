@@ -14,19 +14,25 @@ import (
 // seen counts what became of the requests to one instance since it was taken
 // last, and the bytes of what was asked and answered.
 type seen struct {
-	ok, failed, refused atomic.Uint32
-	bytes               atomic.Uint64
+	ok, failed, refused, unanswered atomic.Uint32
+	bytes                           atomic.Uint64
 }
 
 // count notes how an exchange ended. What the caller ended says nothing of the
-// instance, and neither does what this machine has too little of.
+// instance, unless that hangs, and neither does what this machine has too little of.
 func (a *attempt) count(err error) {
 	s := &a.m.seen
 	if a.c != nil {
 		s.bytes.Add(uint64(a.c.written.Load() + a.c.received.Load()))
 	}
 	switch {
-	case a.x.end.came(), errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EADDRNOTAVAIL):
+	case a.x.end.came():
+		if a.unanswered(time.Now()) {
+			a.x.g.metrics.unanswered.Inc()
+			s.unanswered.Add(1)
+			s.failed.Add(1)
+		}
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE), errors.Is(err, syscall.EADDRNOTAVAIL):
 	case err == nil && a.head.status < http.StatusInternalServerError:
 		s.ok.Add(1)
 	case a.c == nil && errors.Is(err, syscall.ECONNREFUSED):
@@ -39,12 +45,13 @@ func (a *attempt) count(err error) {
 
 // take gives what was counted, and begins again; nil where nothing was.
 func (s *seen) take(id string) *pb.OutcomeRow {
-	// Refusals first: whoever counts between the two adds to the failures.
-	r := &pb.OutcomeRow{Instance: id, Refused: s.refused.Swap(0), Ok: s.ok.Swap(0), Failed: s.failed.Swap(0)}
+	// Refusals and their like first: whoever counts between the two adds to the
+	// failures.
+	r := &pb.OutcomeRow{Instance: id, Refused: s.refused.Swap(0), Unanswered: s.unanswered.Swap(0), Ok: s.ok.Swap(0), Failed: s.failed.Swap(0)}
 	if r.Ok == 0 && r.Failed == 0 {
 		return nil
 	}
-	r.Refused, r.Bytes = min(r.Refused, r.Failed), s.bytes.Swap(0)
+	r.Refused, r.Unanswered, r.Bytes = min(r.Refused, r.Failed), min(r.Unanswered, r.Failed), s.bytes.Swap(0)
 	return r
 }
 

@@ -43,7 +43,7 @@ func (w *witness) ReportOutcomes(s pb.EvidenceService_ReportOutcomesServer) erro
 			}
 			x := w.sums[r.GetInstance()]
 			x.Ok, x.Failed, x.Refused = x.Ok+r.GetOk(), x.Failed+r.GetFailed(), x.Refused+r.GetRefused()
-			x.Bytes += r.GetBytes()
+			x.Bytes, x.Unanswered = x.Bytes+r.GetBytes(), x.Unanswered+r.GetUnanswered()
 		}
 		w.mu.Unlock()
 	}
@@ -55,6 +55,13 @@ func (w *witness) saw(instance string) [3]uint32 {
 	defer w.mu.Unlock()
 	x := w.sums[instance]
 	return [3]uint32{x.GetOk(), x.GetFailed(), x.GetRefused()}
+}
+
+// gaveUp is how many callers gave up on an instance that answered nobody.
+func (w *witness) gaveUp(instance string) uint32 {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.sums[instance].GetUnanswered()
 }
 
 // carried is how many bytes of an instance's calls were reported.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -16,6 +17,10 @@ type pool struct {
 	address string
 	ctx     context.Context // ends with the instance
 	cancel  context.CancelFunc
+	// heard counts the reads that brought something; joined are connections that
+	// were joined to a caller's, where nobody looks at what comes.
+	heard  atomic.Uint64
+	joined atomic.Int32
 
 	mu      sync.Mutex
 	idle    []*conn

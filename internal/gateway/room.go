@@ -34,6 +34,8 @@ type shard struct {
 	key lease.Key
 	mu  sync.Mutex
 	q   *lease.Queue
+	// answers counts those that began to come, of any of its instances.
+	answers atomic.Uint64
 	// room is told of demand.
 	room *room
 }
@@ -45,6 +47,8 @@ type member struct {
 	pool  *pool
 	host  *host
 	seen  seen
+	// silence since it was heard last.
+	silence silence
 }
 
 // ticket is a request's place, and the answer that it got.

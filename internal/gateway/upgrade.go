@@ -98,6 +98,11 @@ func (a *attempt) switchProtocols(h head) error {
 // splice copies both ways until both directions have ended, or one has and the
 // other is idle too long after it.
 func (g *Gateway) splice(caller, instance *net.TCPConn, c *conn) {
+	c.pool.joined.Add(1)
+	defer func() {
+		c.pool.heard.Add(1) // who knows
+		c.pool.joined.Add(-1)
+	}()
 	ended := make(chan struct{}, 2)
 	for _, d := range [2]struct{ to, from *net.TCPConn }{{instance, caller}, {caller, instance}} {
 		go func() {

@@ -2443,7 +2443,10 @@ type TestContractResponse struct {
 	Spared []*TestedRemoval `protobuf:"bytes,10,rep,name=spared,proto3" json:"spared,omitempty"`
 	Trips  []*TestedTrip    `protobuf:"bytes,11,rep,name=trips,proto3" json:"trips,omitempty"`
 	// Dangerous says why the contract would be refused; empty if it would not.
-	Dangerous     string `protobuf:"bytes,12,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
+	Dangerous string `protobuf:"bytes,12,opt,name=dangerous,proto3" json:"dangerous,omitempty"`
+	// Inconclusive says why too little was replayed for what would not have
+	// happened to be known; empty where it was enough.
+	Inconclusive  string `protobuf:"bytes,13,opt,name=inconclusive,proto3" json:"inconclusive,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2558,6 +2561,13 @@ func (x *TestContractResponse) GetTrips() []*TestedTrip {
 func (x *TestContractResponse) GetDangerous() string {
 	if x != nil {
 		return x.Dangerous
+	}
+	return ""
+}
+
+func (x *TestContractResponse) GetInconclusive() string {
+	if x != nil {
+		return x.Inconclusive
 	}
 	return ""
 }
@@ -3738,7 +3748,7 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\x13TestContractRequest\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x127\n" +
 	"\bcontract\x18\x02 \x01(\v2\x1b.fairlead.v1.HealthContractR\bcontract\x12/\n" +
-	"\x05since\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05since\"\xdc\x03\n" +
+	"\x05since\x18\x03 \x01(\v2\x19.google.protobuf.DurationR\x05since\"\x80\x04\n" +
 	"\x14TestContractResponse\x12\x18\n" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x1c\n" +
 	"\tcondemned\x18\x02 \x01(\bR\tcondemned\x12.\n" +
@@ -3754,7 +3764,8 @@ const file_fairlead_v1_discovery_proto_rawDesc = "" +
 	"\x06spared\x18\n" +
 	" \x03(\v2\x1a.fairlead.v1.TestedRemovalR\x06spared\x12-\n" +
 	"\x05trips\x18\v \x03(\v2\x17.fairlead.v1.TestedTripR\x05trips\x12\x1c\n" +
-	"\tdangerous\x18\f \x01(\tR\tdangerous\"\xa1\x01\n" +
+	"\tdangerous\x18\f \x01(\tR\tdangerous\x12\"\n" +
+	"\finconclusive\x18\r \x01(\tR\finconclusive\"\xa1\x01\n" +
 	"\rTestedRemoval\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12*\n" +
 	"\x02at\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\x02at\x12\x12\n" +

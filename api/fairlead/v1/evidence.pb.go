@@ -159,7 +159,10 @@ type OutcomeRow struct {
 	Failed  uint32 `protobuf:"varint,3,opt,name=failed,proto3" json:"failed,omitempty"`
 	Refused uint32 `protobuf:"varint,4,opt,name=refused,proto3" json:"refused,omitempty"`
 	// Bytes of what was asked and answered, by the instance's connections.
-	Bytes         uint64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Bytes uint64 `protobuf:"varint,5,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	// Unanswered of the failed: their callers gave up, and the instance had sent
+	// nobody a byte for as long as they waited, while its siblings answered.
+	Unanswered    uint32 `protobuf:"varint,6,opt,name=unanswered,proto3" json:"unanswered,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -225,6 +228,13 @@ func (x *OutcomeRow) GetRefused() uint32 {
 func (x *OutcomeRow) GetBytes() uint64 {
 	if x != nil {
 		return x.Bytes
+	}
+	return 0
+}
+
+func (x *OutcomeRow) GetUnanswered() uint32 {
+	if x != nil {
+		return x.Unanswered
 	}
 	return 0
 }
@@ -1450,14 +1460,17 @@ const file_fairlead_v1_evidence_proto_rawDesc = "" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12+\n" +
 	"\x04rows\x18\x02 \x03(\v2\x17.fairlead.v1.OutcomeRowR\x04rows\x12\x12\n" +
 	"\x04zone\x18\x03 \x01(\tR\x04zone\x12\x1a\n" +
-	"\brevision\x18\x04 \x01(\tR\brevision\"\x80\x01\n" +
+	"\brevision\x18\x04 \x01(\tR\brevision\"\xa0\x01\n" +
 	"\n" +
 	"OutcomeRow\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\tR\binstance\x12\x0e\n" +
 	"\x02ok\x18\x02 \x01(\rR\x02ok\x12\x16\n" +
 	"\x06failed\x18\x03 \x01(\rR\x06failed\x12\x18\n" +
 	"\arefused\x18\x04 \x01(\rR\arefused\x12\x14\n" +
-	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\"\x18\n" +
+	"\x05bytes\x18\x05 \x01(\x04R\x05bytes\x12\x1e\n" +
+	"\n" +
+	"unanswered\x18\x06 \x01(\rR\n" +
+	"unanswered\"\x18\n" +
 	"\x16ReportOutcomesResponse\"\xef\x01\n" +
 	"\x13ReportMergedRequest\x12\x16\n" +
 	"\x06number\x18\x01 \x01(\x04R\x06number\x12*\n" +
