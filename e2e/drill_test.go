@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"encoding/json"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -90,5 +91,32 @@ func TestADrillEndsByItselfThoughItsCommandIsKilledAndNotWithoutBeingAsked(t *te
 	f.must("drill", "end")
 	if err := d.wait(60 * time.Second); err == nil || !strings.Contains(d.out.String(), "it was ended early") {
 		t.Errorf("one that was ended early: %v\n%s", err, d.out)
+	}
+}
+
+func TestADrillAsksForCallersAtRelaysByTheTableAndForThoseWhoWentOverToOne(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t)
+	f.must("deploy", "hello", "--", testapp)
+	relayAt, identity := freeAddress(t), filepath.Join(f.data, "caller")
+	f.startRelay("r-1", relayAt, "--token", f.token("relay"))
+	f.must("identity", "caller", "batch", "--out", identity)
+	c := f.startCallerAt("hello", filepath.Join(f.data, "state"), identity, relayAt)
+	c.waitFor("first 200 OK", 20*time.Second)
+	eventually(t, 20*time.Second, "the caller is in the table", func() bool { return strings.Contains(f.run("routes", "hello").stdout, "caller/batch via r-1") })
+	r := f.run("drill", "control-plane", "--for", "5s", "--yes", "-o", "json")
+	c.end()
+	var v drilled
+	if err := json.Unmarshal([]byte(r.stdout), &v); err != nil {
+		t.Fatalf("%v\n%s", err, r.all())
+	}
+	// The gateway's views, here or by now at the relay, and its routes; the host; the relay.
+	if !v.Verdict.Held || v.Parties != 4 || v.Back != 4 || v.Verdict.Asked != 2 || len(v.Routers) != 2 {
+		t.Fatalf("the verdict: %+v", v)
+	}
+	for i, name := range []string{"batch", "gw"} {
+		if x := v.Routers[i]; x.Name != name || x.Before != 1 || x.After != 1 {
+			t.Errorf("%s stands as %+v", name, x)
+		}
 	}
 }

@@ -29,8 +29,13 @@ type goCaller struct {
 
 func (f *fleet) startCaller(service, state, identity string) *goCaller {
 	f.t.Helper()
+	return f.startCallerAt(service, state, identity, f.api)
+}
+
+func (f *fleet) startCallerAt(service, state, identity, plane string) *goCaller {
+	f.t.Helper()
 	cmd := exec.Command(testcaller, "-state", state, "-service", service)
-	cmd.Env = []string{"FAIRLEAD_PLANE=" + f.api, "FAIRLEAD_IDENTITY=" + identity}
+	cmd.Env = []string{"FAIRLEAD_PLANE=" + plane, "FAIRLEAD_IDENTITY=" + identity}
 	return &goCaller{process: f.startCommand(cmd), f: f, state: state, identity: identity}
 }
 

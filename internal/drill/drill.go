@@ -88,6 +88,7 @@ type Drill struct {
 	Routers []Router
 
 	table                         []routing.Standing // before
+	relayed                       bool               // somebody of it follows a relay
 	short                         []string           // what is missing, and of whom it cannot be told
 	began, answered, asked, ended time.Duration
 }
@@ -200,9 +201,7 @@ func (d *Drill) Verdict() (v Verdict) {
 		}
 		if p.Elsewhere {
 			elsewhere = append(elsewhere, who)
-			continue
-		}
-		if p.BackAfter > may {
+		} else if p.BackAfter > may {
 			late = append(late, fmt.Sprintf("%s (%s)", who, p.BackAfter.Round(time.Second)))
 		}
 		if p.Said == nil {
@@ -234,7 +233,7 @@ func (d *Drill) Verdict() (v Verdict) {
 		v.Notes = append(v.Notes, "had heard nobody since before the drill, though they seemed to be connected: "+list(before))
 	}
 	if len(elsewhere) > 0 {
-		v.Notes = append(v.Notes, "are back by a relay, and did not say what became of their calls: "+list(elsewhere))
+		v.Notes = append(v.Notes, "went over to a relay meanwhile: "+list(elsewhere))
 	}
 	if len(anew) > 0 {
 		v.Notes = append(v.Notes, "started anew meanwhile, and do not know of their calls before: "+list(anew))
@@ -245,7 +244,10 @@ func (d *Drill) Verdict() (v Verdict) {
 	if v.Failed > 0 {
 		v.Notes = append(v.Notes, fmt.Sprintf("%d calls were answered with a failure by an instance, or broken off by it: those are not for want of control", v.Failed))
 	}
-	if v.Calls == 0 {
+	switch {
+	case len(elsewhere) > 0 || d.relayed:
+		v.Notes = append(v.Notes, "who follows a relay counts no call as made without control, but those before it found one")
+	case v.Calls == 0:
 		v.Notes = append(v.Notes, "no call was made while control was away: it shows only that everybody came back")
 	}
 	v.Held = len(v.Against) == 0 && !d.Aborted

@@ -140,15 +140,45 @@ func (d *Drill) Ask(now time.Duration, table []routing.Standing) {
 	}
 	d.asked = now
 	d.compare(table)
-	for i := range d.Parties {
-		p := &d.Parties[i]
-		if r := d.router(p.Role, p.Name); !p.Back && r != nil && r.After >= r.Before {
-			p.Back, p.Elsewhere, p.BackAfter = true, true, now-d.answered
-		}
-	}
+	d.findElsewhere(now, table)
 	good := d.whole() && len(d.short) == 0 && !slices.ContainsFunc(d.Routers, func(r Router) bool { return len(r.Against) > 0 })
 	if good || now-d.answered >= returnWithin {
 		d.State, d.ended = Over, now
+	}
+}
+
+// findElsewhere counts those as back who are in the table by a relay, with what
+// they said there of the time since the drill began.
+func (d *Drill) findElsewhere(now time.Duration, table []routing.Standing) {
+	said := map[who][]*routing.Away{} // :: caller → what its processes said at relays
+	for _, s := range table {
+		here := map[who][]*routing.Away{}
+		for _, r := range s.Routers {
+			if !r.Connected || r.Via == "" && r.Role != roleGateway { // a gateway's view may be a relay's too
+				continue
+			}
+			if d.relayed = d.relayed || r.Via != ""; r.Away != nil && r.Away.For <= now-d.began+explained {
+				here[who{r.Role, r.Name}] = append(here[who{r.Role, r.Name}], r.Away)
+			}
+		}
+		for key, all := range here {
+			if len(all) > len(said[key]) {
+				said[key] = all
+			}
+		}
+	}
+	for i := range d.Parties {
+		p := &d.Parties[i]
+		r := d.router(p.Role, p.Name)
+		if p.Back || r == nil || r.After < r.Before {
+			continue
+		}
+		p.Back, p.Elsewhere, p.BackAfter = true, true, now-d.answered
+		if key := (who{p.Role, p.Name}); len(said[key]) > 0 {
+			a := said[key][0]
+			said[key] = said[key][1:]
+			p.Said = &Said{Away: a.For, Calls: a.Calls, Failed: a.Failed, Unroutable: a.Unroutable}
+		}
 	}
 }
 

@@ -129,19 +129,22 @@ func TestWhoComesBackByARelayIsBackAndWhoWasLongerWithoutAStreamThanTheDrillExpl
 	if !d.Asks(time.Minute + 41*sec) {
 		t.Error("the table is not looked at where a stream is missing")
 	}
+	web := &table.Routers[0]
+	web.Via, web.Away = "r1", &routing.Away{For: 3 * sec, Calls: 7}
 	d.Ask(time.Minute+41*sec, []routing.Standing{table})
 	v := d.Verdict()
 	text := strings.Join(v.Notes, "\n")
 	for _, want := range []string{
 		"were without a stream for longer than the drill explains (10s after it): service/deaf (41s), service/slow (40s)",
 		"had heard nobody since before the drill, though they seemed to be connected: service/deaf (8m19s before)",
-		"are back by a relay, and did not say what became of their calls: service/web",
+		"went over to a relay meanwhile: service/web",
+		"who follows a relay counts no call as made without control",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("it does not say %q:\n%s", want, text)
 		}
 	}
-	if d.State != Over || !v.Held {
+	if d.State != Over || !v.Held || v.Calls != 9 {
 		t.Errorf("%s, %+v", d.State, v)
 	}
 }

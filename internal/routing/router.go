@@ -6,6 +6,12 @@ import (
 	"github.com/fairlead-platform/fairlead/view"
 )
 
+// Away is what a caller says of its calls while it heard nobody who serves views.
+type Away struct {
+	For                       time.Duration
+	Calls, Failed, Unroutable uint64
+}
+
 // Router is one of those who may route a service's requests: a gateway, by the
 // route tables that it serves and keeps, or a caller, by the view that it holds.
 type Router struct {
@@ -26,6 +32,8 @@ type Router struct {
 	// MayRoute are revisions that it may still route to, beside those of the plan
 	// in force.
 	MayRoute []string
+	// Away is what a caller said of its calls before it came; nil is nothing.
+	Away *Away
 	// Until says until when it counts as one who may route otherwise than is in
 	// force; empty: it does not.
 	Until string

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/routing"
-	"github.com/fairlead-platform/fairlead/view"
 )
 
 // roleGateway is the role of who routes by the route table.
@@ -15,23 +14,23 @@ const roleGateway = "gateway"
 // Routers are all who may route the service's requests: the known gateways by
 // name, then callers as h has them.
 func (s *Snapshot) Routers(w *World, h Holding) []routing.Router {
-	views := map[string]view.Version{} // :: gateway → the view that it chooses by
+	views := map[string]ViewHolder{} // :: gateway → the view that it chooses by
 	for _, r := range h.Rows {
-		if r.Role == roleGateway {
-			views[r.Name] = r.Version
+		if _, known := views[r.Name]; r.Role == roleGateway && (r.Connected || !known) { // one that went over to a relay left here
+			views[r.Name] = r
 		}
 	}
 	out := make([]routing.Router, 0, len(w.Gateways)+len(h.Rows))
 	for _, g := range w.Gateways {
 		r := s.gateway(g, w)
-		r.View = views[g.Name]
+		r.View, r.Away = views[g.Name].Version, views[g.Name].Away
 		out = append(out, r)
 	}
 	for _, r := range h.Rows {
 		if r.Role == roleGateway {
 			continue
 		}
-		x := routing.Router{Role: r.Role, Name: r.Name, Via: r.Via, View: r.Version, Connected: r.Connected, Silent: r.Silent}
+		x := routing.Router{Role: r.Role, Name: r.Name, Via: r.Via, View: r.Version, Connected: r.Connected, Silent: r.Silent, Away: r.Away}
 		x.Stands, x.Until = r.Stands()
 		out = append(out, x)
 	}

@@ -3,6 +3,7 @@ package service
 import (
 	"time"
 
+	"github.com/fairlead-platform/fairlead/internal/routing"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -28,6 +29,8 @@ type ViewHolder struct {
 	// Refused is for how long the service's policy has refused it: it is given no
 	// view, and may pick by the one that it holds still. Zero: it does not.
 	Refused time.Duration
+	// Away is what it said of its calls before it came; nil is nothing.
+	Away *Away
 }
 
 // Holding says who holds a service's view, and at which version.
@@ -71,7 +74,4 @@ type Subscriber struct {
 }
 
 // Away is what a caller says of its calls while it heard nobody who serves views.
-type Away struct {
-	For                       time.Duration
-	Calls, Failed, Unroutable uint64
-}
+type Away = routing.Away

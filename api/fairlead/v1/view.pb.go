@@ -2587,7 +2587,9 @@ type RosterEntry struct {
 	// Missing are features that it does not know.
 	Missing []string `protobuf:"bytes,10,rep,name=missing,proto3" json:"missing,omitempty"`
 	// Refused is for how long the service's policy has refused it; zero: it does not.
-	RefusedMs     uint64 `protobuf:"varint,11,opt,name=refused_ms,json=refusedMs,proto3" json:"refused_ms,omitempty"`
+	RefusedMs uint64 `protobuf:"varint,11,opt,name=refused_ms,json=refusedMs,proto3" json:"refused_ms,omitempty"`
+	// Away is what it said of its calls before it came; absent is nothing.
+	Away          *AwayReport `protobuf:"bytes,12,opt,name=away,proto3" json:"away,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2697,6 +2699,13 @@ func (x *RosterEntry) GetRefusedMs() uint64 {
 		return x.RefusedMs
 	}
 	return 0
+}
+
+func (x *RosterEntry) GetAway() *AwayReport {
+	if x != nil {
+		return x.Away
+	}
+	return nil
 }
 
 // Endpoint is an instance as its callers see it.
@@ -3059,7 +3068,7 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\x03ask\x18\x01 \x01(\x04R\x03ask\x12\x18\n" +
 	"\aservice\x18\x02 \x01(\tR\aservice\x122\n" +
 	"\aentries\x18\x03 \x03(\v2\x18.fairlead.v1.RosterEntryR\aentries\x12\x12\n" +
-	"\x04more\x18\x04 \x01(\rR\x04more\"\xae\x02\n" +
+	"\x04more\x18\x04 \x01(\rR\x04more\"\xdb\x02\n" +
 	"\vRosterEntry\x12\x12\n" +
 	"\x04role\x18\x01 \x01(\tR\x04role\x12\x12\n" +
 	"\x04name\x18\x02 \x01(\tR\x04name\x12\x18\n" +
@@ -3073,7 +3082,8 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\amissing\x18\n" +
 	" \x03(\tR\amissing\x12\x1d\n" +
 	"\n" +
-	"refused_ms\x18\v \x01(\x04R\trefusedMs\"\xd3\x01\n" +
+	"refused_ms\x18\v \x01(\x04R\trefusedMs\x12+\n" +
+	"\x04away\x18\f \x01(\v2\x17.fairlead.v1.AwayReportR\x04away\"\xd3\x01\n" +
 	"\bEndpoint\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1a\n" +
 	"\brevision\x18\x02 \x01(\tR\brevision\x12\x18\n" +
@@ -3210,16 +3220,17 @@ var file_fairlead_v1_view_proto_depIdxs = []int32{
 	29, // 51: fairlead.v1.RelayTally.services:type_name -> fairlead.v1.ServiceTally
 	30, // 52: fairlead.v1.ServiceTally.versions:type_name -> fairlead.v1.VersionTally
 	33, // 53: fairlead.v1.Roster.entries:type_name -> fairlead.v1.RosterEntry
-	0,  // 54: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
-	1,  // 55: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
-	13, // 56: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
-	9,  // 57: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
-	21, // 58: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
-	57, // [57:59] is the sub-list for method output_type
-	55, // [55:57] is the sub-list for method input_type
-	55, // [55:55] is the sub-list for extension type_name
-	55, // [55:55] is the sub-list for extension extendee
-	0,  // [0:55] is the sub-list for field type_name
+	16, // 54: fairlead.v1.RosterEntry.away:type_name -> fairlead.v1.AwayReport
+	0,  // 55: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
+	1,  // 56: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
+	13, // 57: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
+	9,  // 58: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
+	21, // 59: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
+	58, // [58:60] is the sub-list for method output_type
+	56, // [56:58] is the sub-list for method input_type
+	56, // [56:56] is the sub-list for extension type_name
+	56, // [56:56] is the sub-list for extension extendee
+	0,  // [0:56] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_view_proto_init() }

@@ -2,7 +2,9 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -60,7 +62,11 @@ func (s *Server) Attach(st stream) error {
 	kept := wire.Epoch(hello.GetEpoch())
 	epoch, turn, err := s.admit(st.Context(), h, kept)
 	if err != nil {
-		s.log.Warn("a host is refused", "name", h.Name, "error", err)
+		level := slog.LevelWarn
+		if errors.Is(err, fault.Unavailable) {
+			level = slog.LevelDebug // this control does not lead: the host asks the next, or again
+		}
+		s.log.Log(st.Context(), level, "a host is refused", "name", h.Name, "error", err)
 		return st.Send(refusal(err.Error()))
 	}
 	if err := st.Send(&pb.AttachResponse{Message: &pb.AttachResponse_Welcome{Welcome: &pb.HostWelcome{Epoch: wire.EpochProto(epoch), Relays: s.relays()}}}); err != nil {

@@ -124,7 +124,7 @@ func (s *Server) version(n budget.Number) view.Version {
 func (s *Server) rowLocked(sub *subscriber, t *topic, h *holding, now time.Duration, at time.Time) service.ViewHolder {
 	out := service.ViewHolder{
 		Role: sub.role, Name: sub.name, Library: sub.hello.GetLibrary(), Connected: sub.open, Version: h.applied, Objection: h.objection,
-		Silent: at.Sub(sub.heard), Missing: sub.missing(), Refused: s.refusedLocked(sub, t, h),
+		Silent: at.Sub(sub.heard), Missing: sub.missing(), Refused: s.refusedLocked(sub, t, h), Away: awayOf(sub.hello.GetAway()),
 	}
 	if t != nil && t.newest != nil {
 		if out.Current = t.newest.Version == h.applied; !out.Current {
@@ -151,7 +151,7 @@ func (s *Server) Roster(wanted *pb.RosterWanted) *pb.Roster {
 		out.Entries = append(out.Entries, &pb.RosterEntry{
 			Role: r.Role, Name: r.Name, Library: r.Library, Epoch: r.Version.Epoch, Counter: r.Version.Counter, Connected: r.Connected,
 			BehindMs: uint64(r.Behind.Milliseconds()), SilentMs: uint64(r.Silent.Milliseconds()), Objection: r.Objection, Missing: r.Missing,
-			RefusedMs: uint64((r.Refused + time.Millisecond - 1).Milliseconds()),
+			Away: awayProto(r.Away), RefusedMs: uint64((r.Refused + time.Millisecond - 1).Milliseconds()),
 		})
 	}
 	return out
@@ -171,7 +171,7 @@ func (s *Server) rosterLocked(sub *subscriber, m *pb.Roster) error {
 		row := service.ViewHolder{
 			Role: e.GetRole(), Name: e.GetName(), Via: sub.name, Library: e.GetLibrary(), Connected: e.GetConnected(),
 			Behind: millis(e.GetBehindMs()), Silent: millis(e.GetSilentMs()), Objection: e.GetObjection(), Missing: e.GetMissing(),
-			Refused: millis(e.GetRefusedMs()),
+			Refused: millis(e.GetRefusedMs()), Away: awayOf(e.GetAway()),
 		}
 		if e.GetCounter() > 0 {
 			row.Version = s.version(budget.Number{Epoch: e.GetEpoch(), Counter: e.GetCounter()})
@@ -182,6 +182,13 @@ func (s *Server) rosterLocked(sub *subscriber, m *pb.Roster) error {
 	a.more += int(min(m.GetMore(), 1<<24))
 	a.answeredLocked(sub)
 	return nil
+}
+
+func awayProto(a *service.Away) *pb.AwayReport {
+	if a == nil {
+		return nil
+	}
+	return &pb.AwayReport{AwayMs: uint64(a.For.Milliseconds()), Calls: a.Calls, Failed: a.Failed, Unroutable: a.Unroutable}
 }
 
 func millis(n uint64) time.Duration { return time.Duration(min(n, 1<<40)) * time.Millisecond }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/service"
 	"github.com/fairlead-platform/fairlead/view"
 )
@@ -21,9 +22,7 @@ func (s *Server) Subscribers() []service.Subscriber {
 			Role: sub.role, Name: sub.name, Session: sub.hello.GetSession(), Library: sub.hello.GetLibrary(),
 			Connected: sub.open, Silent: now.Sub(sub.heard), Missing: sub.missing(), Views: len(sub.holds),
 		}
-		if a := sub.hello.GetAway(); a != nil {
-			x.Away = &service.Away{For: millis(a.GetAwayMs()), Calls: a.GetCalls(), Failed: a.GetFailed(), Unroutable: a.GetUnroutable()}
-		}
+		x.Away = awayOf(sub.hello.GetAway())
 		for name, h := range sub.holds {
 			if h.barred {
 				x.Views--
@@ -39,6 +38,13 @@ func (s *Server) Subscribers() []service.Subscriber {
 		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Name, b.Name))
 	})
 	return out
+}
+
+func awayOf(a *pb.AwayReport) *service.Away {
+	if a == nil {
+		return nil
+	}
+	return &service.Away{For: millis(a.GetAwayMs()), Calls: a.GetCalls(), Failed: a.GetFailed(), Unroutable: a.GetUnroutable()}
 }
 
 // Published is the version of a service's newest view; zero is none.
