@@ -17,7 +17,7 @@ import (
 )
 
 // features of views that this holder's users know to pick by.
-func features() []string { return []string{"out", "marks", "shed", "beats"} }
+func features() []string { return []string{"out", "marks", "shed", "beats", "several"} }
 
 // longestBeat is how rarely the plane may say that it lives.
 const longestBeat = time.Minute
@@ -35,6 +35,7 @@ type viewSession struct {
 	every   chan time.Duration // how often a beat is expected from here
 	again   chan string        // services whose whole views are to be asked for
 	named   map[string]bool    // :: service → subscribed to; the sender's own
+	quiet   time.Duration      // after which the stream is given up; the receiver's own
 	took    bool
 }
 
@@ -56,7 +57,7 @@ func (h *Views) session(ctx context.Context, address string) (took bool, err err
 	ctx, cancel := context.WithCancel(ctx)
 	s := &viewSession{
 		h: h, address: address, watch: time.AfterFunc(silence, cancel), ready: make(chan struct{}), every: make(chan time.Duration, 1),
-		again: make(chan string), named: map[string]bool{},
+		again: make(chan string), named: map[string]bool{}, quiet: silence,
 	}
 	defer s.watch.Stop()
 	sent := make(chan struct{})
@@ -149,16 +150,15 @@ func (s *viewSession) receive(ctx context.Context) error {
 	if _, err := s.stream.Header(); err != nil {
 		return err
 	}
-	quiet := silence // after which the stream is given up
 	for welcomed := false; ; {
 		m, err := s.stream.Recv()
 		if err != nil {
 			return err
 		}
 		if b := m.GetBeat(); b != nil {
-			quiet = s.beat(b)
+			s.quiet = s.beat(b)
 		}
-		s.watch.Reset(quiet)
+		s.watch.Reset(s.quiet)
 		s.h.hear(m.GetBeat().GetAge().AsDuration() + m.GetWelcome().GetAge().AsDuration())
 		passing{s.h.cfg.Passer}.heard(m)
 		switch m := m.GetMessage().(type) {
@@ -170,17 +170,16 @@ func (s *viewSession) receive(ctx context.Context) error {
 		case *pb.SubscribeResponse_Doors:
 			s.h.toldOf(m.Doors)
 		case *pb.SubscribeResponse_Change:
-			if !welcomed {
-				return errors.New("a view came before the welcome")
-			}
-			if err := s.change(ctx, m.Change); err != nil {
-				return err
-			}
-			s.watch.Reset(quiet) // applying may have taken long
+			err = s.changes(ctx, welcomed, m.Change)
+		case *pb.SubscribeResponse_Changes:
+			err = s.changes(ctx, welcomed, m.Changes.GetChanges()...)
 		case *pb.SubscribeResponse_Refused:
 			s.h.refused(m.Refused.GetServices())
 		case *pb.SubscribeResponse_Refusal:
 			return s.h.sentAway(m.Refusal)
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
@@ -220,6 +219,20 @@ func (s *viewSession) welcomed(w *pb.SubscribeWelcome, again bool) error {
 	}
 	s.h.arrived(s.address, w.GetMissing())
 	close(s.ready)
+	return nil
+}
+
+// changes takes views, each by itself.
+func (s *viewSession) changes(ctx context.Context, welcomed bool, all ...*pb.ViewChange) error {
+	if !welcomed {
+		return errors.New("a view came before the welcome")
+	}
+	for _, c := range all {
+		if err := s.change(ctx, c); err != nil {
+			return err
+		}
+		s.watch.Reset(s.quiet) // applying may have taken long
+	}
 	return nil
 }
 

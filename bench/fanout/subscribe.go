@@ -59,7 +59,7 @@ func subscribeOurs(address string, z size) {
 		if err != nil {
 			return err
 		}
-		hello := &pb.SubscribeHello{Name: name, Session: "s", Library: "bench 1", Features: []string{"out", "marks", "shed", "beats"}}
+		hello := &pb.SubscribeHello{Name: name, Session: "s", Library: "bench 1", Features: []string{"out", "marks", "shed", "beats", "several"}}
 		if err := stream.Send(&pb.SubscribeRequest{Message: &pb.SubscribeRequest_Hello{Hello: hello}}); err != nil {
 			return err
 		}
@@ -75,9 +75,18 @@ func subscribeOurs(address string, z size) {
 	})
 }
 
+// applied acknowledges what came together, as our client does once it is applied.
+func applied(changes ...*pb.ViewChange) *pb.SubscribeRequest {
+	out := &pb.ViewsApplied{}
+	for _, c := range changes {
+		out.Views = append(out.Views, &pb.AppliedView{Service: c.GetService(), Epoch: 1, Counter: c.GetCounter()})
+	}
+	return &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Applied{Applied: out}}
+}
+
 // acknowledge everything that comes, and answer beats.
 func acknowledge(stream pb.SubscriptionService_SubscribeClient, synced func()) {
-	for changes := 0; ; {
+	for changes, all := 0, false; ; {
 		m, err := stream.Recv()
 		if err != nil {
 			log.Fatalf("a stream ended: %v", err)
@@ -85,12 +94,11 @@ func acknowledge(stream pb.SubscriptionService_SubscribeClient, synced func()) {
 		var back *pb.SubscribeRequest
 		switch m := m.GetMessage().(type) {
 		case *pb.SubscribeResponse_Change:
-			if changes++; changes == held {
-				synced()
-			}
-			back = &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Applied{Applied: &pb.ViewsApplied{Views: []*pb.AppliedView{
-				{Service: m.Change.GetService(), Epoch: 1, Counter: m.Change.GetCounter()},
-			}}}}
+			back = applied(m.Change)
+			changes++
+		case *pb.SubscribeResponse_Changes:
+			back = applied(m.Changes.GetChanges()...)
+			changes += len(m.Changes.GetChanges())
 		case *pb.SubscribeResponse_Beat:
 			back = &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Beat{Beat: &pb.FollowBeat{}}}
 		case *pb.SubscribeResponse_Refusal, *pb.SubscribeResponse_Refused:
@@ -98,6 +106,10 @@ func acknowledge(stream pb.SubscriptionService_SubscribeClient, synced func()) {
 		}
 		if back == nil {
 			continue
+		}
+		if !all && changes >= held {
+			all = true
+			synced()
 		}
 		if err := stream.Send(back); err != nil {
 			log.Fatalf("cannot acknowledge: %v", err)

@@ -1193,7 +1193,7 @@ type SubscribeHello struct {
 	// Library and version of the subscriber.
 	Library string `protobuf:"bytes,3,opt,name=library,proto3" json:"library,omitempty"`
 	// Features of views and of the stream that it knows: "out", "marks", "shed",
-	// "beats".
+	// "beats", "several".
 	Features []string `protobuf:"bytes,4,rep,name=features,proto3" json:"features,omitempty"`
 	// Away is what became of calls since the stream before it ended; absent is
 	// not known.
@@ -1593,6 +1593,7 @@ type SubscribeResponse struct {
 	//	*SubscribeResponse_Refusal
 	//	*SubscribeResponse_RosterWanted
 	//	*SubscribeResponse_Doors
+	//	*SubscribeResponse_Changes
 	Message       isSubscribeResponse_Message `protobuf_oneof:"message"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1698,6 +1699,15 @@ func (x *SubscribeResponse) GetDoors() *Doors {
 	return nil
 }
 
+func (x *SubscribeResponse) GetChanges() *ViewChanges {
+	if x != nil {
+		if x, ok := x.Message.(*SubscribeResponse_Changes); ok {
+			return x.Changes
+		}
+	}
+	return nil
+}
+
 type isSubscribeResponse_Message interface {
 	isSubscribeResponse_Message()
 }
@@ -1731,6 +1741,11 @@ type SubscribeResponse_Doors struct {
 	Doors *Doors `protobuf:"bytes,10,opt,name=doors,proto3,oneof"`
 }
 
+type SubscribeResponse_Changes struct {
+	// Changes are said to who knows the feature "several".
+	Changes *ViewChanges `protobuf:"bytes,11,opt,name=changes,proto3,oneof"`
+}
+
 func (*SubscribeResponse_Welcome) isSubscribeResponse_Message() {}
 
 func (*SubscribeResponse_Change) isSubscribeResponse_Message() {}
@@ -1744,6 +1759,54 @@ func (*SubscribeResponse_Refusal) isSubscribeResponse_Message() {}
 func (*SubscribeResponse_RosterWanted) isSubscribeResponse_Message() {}
 
 func (*SubscribeResponse_Doors) isSubscribeResponse_Message() {}
+
+func (*SubscribeResponse_Changes) isSubscribeResponse_Message() {}
+
+// ViewChanges are all that a subscriber lacked when it could be sent to, each of
+// another service, those that take traffic from trouble first.
+type ViewChanges struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Changes       []*ViewChange          `protobuf:"bytes,1,rep,name=changes,proto3" json:"changes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ViewChanges) Reset() {
+	*x = ViewChanges{}
+	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ViewChanges) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ViewChanges) ProtoMessage() {}
+
+func (x *ViewChanges) ProtoReflect() protoreflect.Message {
+	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ViewChanges.ProtoReflect.Descriptor instead.
+func (*ViewChanges) Descriptor() ([]byte, []int) {
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *ViewChanges) GetChanges() []*ViewChange {
+	if x != nil {
+		return x.Changes
+	}
+	return nil
+}
 
 // Doors say where one may subscribe, and how those who come back are let in.
 type Doors struct {
@@ -1764,7 +1827,7 @@ type Doors struct {
 
 func (x *Doors) Reset() {
 	*x = Doors{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	mi := &file_fairlead_v1_view_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +1839,7 @@ func (x *Doors) String() string {
 func (*Doors) ProtoMessage() {}
 
 func (x *Doors) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[21]
+	mi := &file_fairlead_v1_view_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +1852,7 @@ func (x *Doors) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Doors.ProtoReflect.Descriptor instead.
 func (*Doors) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{21}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Doors) GetRelays() []string {
@@ -1840,7 +1903,7 @@ type SubscribeWelcome struct {
 
 func (x *SubscribeWelcome) Reset() {
 	*x = SubscribeWelcome{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	mi := &file_fairlead_v1_view_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1852,7 +1915,7 @@ func (x *SubscribeWelcome) String() string {
 func (*SubscribeWelcome) ProtoMessage() {}
 
 func (x *SubscribeWelcome) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[22]
+	mi := &file_fairlead_v1_view_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1865,7 +1928,7 @@ func (x *SubscribeWelcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscribeWelcome.ProtoReflect.Descriptor instead.
 func (*SubscribeWelcome) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{22}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *SubscribeWelcome) GetEpoch() *Epoch {
@@ -1912,7 +1975,7 @@ type SubscriptionsRefused struct {
 
 func (x *SubscriptionsRefused) Reset() {
 	*x = SubscriptionsRefused{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	mi := &file_fairlead_v1_view_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1924,7 +1987,7 @@ func (x *SubscriptionsRefused) String() string {
 func (*SubscriptionsRefused) ProtoMessage() {}
 
 func (x *SubscriptionsRefused) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[23]
+	mi := &file_fairlead_v1_view_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1937,7 +2000,7 @@ func (x *SubscriptionsRefused) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubscriptionsRefused.ProtoReflect.Descriptor instead.
 func (*SubscriptionsRefused) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{23}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *SubscriptionsRefused) GetServices() []*RefusedRoute {
@@ -1993,7 +2056,7 @@ type ViewChange struct {
 
 func (x *ViewChange) Reset() {
 	*x = ViewChange{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[24]
+	mi := &file_fairlead_v1_view_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2005,7 +2068,7 @@ func (x *ViewChange) String() string {
 func (*ViewChange) ProtoMessage() {}
 
 func (x *ViewChange) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[24]
+	mi := &file_fairlead_v1_view_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2018,7 +2081,7 @@ func (x *ViewChange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ViewChange.ProtoReflect.Descriptor instead.
 func (*ViewChange) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{24}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ViewChange) GetService() string {
@@ -2158,7 +2221,7 @@ type RouteTag struct {
 
 func (x *RouteTag) Reset() {
 	*x = RouteTag{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[25]
+	mi := &file_fairlead_v1_view_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2170,7 +2233,7 @@ func (x *RouteTag) String() string {
 func (*RouteTag) ProtoMessage() {}
 
 func (x *RouteTag) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[25]
+	mi := &file_fairlead_v1_view_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2183,7 +2246,7 @@ func (x *RouteTag) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteTag.ProtoReflect.Descriptor instead.
 func (*RouteTag) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{25}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *RouteTag) GetName() string {
@@ -2211,7 +2274,7 @@ type RouteShare struct {
 
 func (x *RouteShare) Reset() {
 	*x = RouteShare{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	mi := &file_fairlead_v1_view_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2223,7 +2286,7 @@ func (x *RouteShare) String() string {
 func (*RouteShare) ProtoMessage() {}
 
 func (x *RouteShare) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[26]
+	mi := &file_fairlead_v1_view_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2236,7 +2299,7 @@ func (x *RouteShare) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RouteShare.ProtoReflect.Descriptor instead.
 func (*RouteShare) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{26}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *RouteShare) GetPercent() uint32 {
@@ -2265,7 +2328,7 @@ type RelayTally struct {
 
 func (x *RelayTally) Reset() {
 	*x = RelayTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[27]
+	mi := &file_fairlead_v1_view_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2277,7 +2340,7 @@ func (x *RelayTally) String() string {
 func (*RelayTally) ProtoMessage() {}
 
 func (x *RelayTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[27]
+	mi := &file_fairlead_v1_view_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2290,7 +2353,7 @@ func (x *RelayTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RelayTally.ProtoReflect.Descriptor instead.
 func (*RelayTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{27}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *RelayTally) GetServices() []*ServiceTally {
@@ -2318,7 +2381,7 @@ type ServiceTally struct {
 
 func (x *ServiceTally) Reset() {
 	*x = ServiceTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[28]
+	mi := &file_fairlead_v1_view_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2330,7 +2393,7 @@ func (x *ServiceTally) String() string {
 func (*ServiceTally) ProtoMessage() {}
 
 func (x *ServiceTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[28]
+	mi := &file_fairlead_v1_view_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2343,7 +2406,7 @@ func (x *ServiceTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ServiceTally.ProtoReflect.Descriptor instead.
 func (*ServiceTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{28}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *ServiceTally) GetService() string {
@@ -2386,7 +2449,7 @@ type VersionTally struct {
 
 func (x *VersionTally) Reset() {
 	*x = VersionTally{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[29]
+	mi := &file_fairlead_v1_view_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2398,7 +2461,7 @@ func (x *VersionTally) String() string {
 func (*VersionTally) ProtoMessage() {}
 
 func (x *VersionTally) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[29]
+	mi := &file_fairlead_v1_view_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2411,7 +2474,7 @@ func (x *VersionTally) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use VersionTally.ProtoReflect.Descriptor instead.
 func (*VersionTally) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{29}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *VersionTally) GetEpoch() uint64 {
@@ -2449,7 +2512,7 @@ type RosterWanted struct {
 
 func (x *RosterWanted) Reset() {
 	*x = RosterWanted{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[30]
+	mi := &file_fairlead_v1_view_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2461,7 +2524,7 @@ func (x *RosterWanted) String() string {
 func (*RosterWanted) ProtoMessage() {}
 
 func (x *RosterWanted) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[30]
+	mi := &file_fairlead_v1_view_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2474,7 +2537,7 @@ func (x *RosterWanted) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterWanted.ProtoReflect.Descriptor instead.
 func (*RosterWanted) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{30}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *RosterWanted) GetAsk() uint64 {
@@ -2513,7 +2576,7 @@ type Roster struct {
 
 func (x *Roster) Reset() {
 	*x = Roster{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[31]
+	mi := &file_fairlead_v1_view_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2525,7 +2588,7 @@ func (x *Roster) String() string {
 func (*Roster) ProtoMessage() {}
 
 func (x *Roster) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[31]
+	mi := &file_fairlead_v1_view_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2538,7 +2601,7 @@ func (x *Roster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Roster.ProtoReflect.Descriptor instead.
 func (*Roster) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{31}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Roster) GetAsk() uint64 {
@@ -2596,7 +2659,7 @@ type RosterEntry struct {
 
 func (x *RosterEntry) Reset() {
 	*x = RosterEntry{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[32]
+	mi := &file_fairlead_v1_view_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2608,7 +2671,7 @@ func (x *RosterEntry) String() string {
 func (*RosterEntry) ProtoMessage() {}
 
 func (x *RosterEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[32]
+	mi := &file_fairlead_v1_view_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2621,7 +2684,7 @@ func (x *RosterEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RosterEntry.ProtoReflect.Descriptor instead.
 func (*RosterEntry) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{32}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *RosterEntry) GetRole() string {
@@ -2726,7 +2789,7 @@ type Endpoint struct {
 
 func (x *Endpoint) Reset() {
 	*x = Endpoint{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[33]
+	mi := &file_fairlead_v1_view_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2738,7 +2801,7 @@ func (x *Endpoint) String() string {
 func (*Endpoint) ProtoMessage() {}
 
 func (x *Endpoint) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[33]
+	mi := &file_fairlead_v1_view_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2751,7 +2814,7 @@ func (x *Endpoint) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Endpoint.ProtoReflect.Descriptor instead.
 func (*Endpoint) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{33}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *Endpoint) GetId() string {
@@ -2819,7 +2882,7 @@ type ZoneMark struct {
 
 func (x *ZoneMark) Reset() {
 	*x = ZoneMark{}
-	mi := &file_fairlead_v1_view_proto_msgTypes[34]
+	mi := &file_fairlead_v1_view_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2831,7 +2894,7 @@ func (x *ZoneMark) String() string {
 func (*ZoneMark) ProtoMessage() {}
 
 func (x *ZoneMark) ProtoReflect() protoreflect.Message {
-	mi := &file_fairlead_v1_view_proto_msgTypes[34]
+	mi := &file_fairlead_v1_view_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2844,7 +2907,7 @@ func (x *ZoneMark) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ZoneMark.ProtoReflect.Descriptor instead.
 func (*ZoneMark) Descriptor() ([]byte, []int) {
-	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{34}
+	return file_fairlead_v1_view_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *ZoneMark) GetGroup() string {
@@ -2991,7 +3054,7 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\aservice\x18\x01 \x01(\tR\aservice\x12\x14\n" +
 	"\x05epoch\x18\x02 \x01(\x04R\x05epoch\x12\x18\n" +
 	"\acounter\x18\x03 \x01(\x04R\acounter\x12\x1c\n" +
-	"\tobjection\x18\x04 \x01(\tR\tobjection\"\xa0\x03\n" +
+	"\tobjection\x18\x04 \x01(\tR\tobjection\"\xd6\x03\n" +
 	"\x11SubscribeResponse\x129\n" +
 	"\awelcome\x18\x01 \x01(\v2\x1d.fairlead.v1.SubscribeWelcomeH\x00R\awelcome\x121\n" +
 	"\x06change\x18\x02 \x01(\v2\x17.fairlead.v1.ViewChangeH\x00R\x06change\x12=\n" +
@@ -3000,8 +3063,11 @@ const file_fairlead_v1_view_proto_rawDesc = "" +
 	"\arefusal\x18\x05 \x01(\v2\x1a.fairlead.v1.FollowRefusalH\x00R\arefusal\x12@\n" +
 	"\rroster_wanted\x18\x06 \x01(\v2\x19.fairlead.v1.RosterWantedH\x00R\frosterWanted\x12*\n" +
 	"\x05doors\x18\n" +
-	" \x01(\v2\x12.fairlead.v1.DoorsH\x00R\x05doorsB\t\n" +
-	"\amessage\"\x88\x01\n" +
+	" \x01(\v2\x12.fairlead.v1.DoorsH\x00R\x05doors\x124\n" +
+	"\achanges\x18\v \x01(\v2\x18.fairlead.v1.ViewChangesH\x00R\achangesB\t\n" +
+	"\amessage\"@\n" +
+	"\vViewChanges\x121\n" +
+	"\achanges\x18\x01 \x03(\v2\x17.fairlead.v1.ViewChangeR\achanges\"\x88\x01\n" +
 	"\x05Doors\x12\x16\n" +
 	"\x06relays\x18\x01 \x03(\tR\x06relays\x12\x1e\n" +
 	"\n" +
@@ -3122,7 +3188,7 @@ func file_fairlead_v1_view_proto_rawDescGZIP() []byte {
 }
 
 var file_fairlead_v1_view_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
+var file_fairlead_v1_view_proto_msgTypes = make([]protoimpl.MessageInfo, 36)
 var file_fairlead_v1_view_proto_goTypes = []any{
 	(Verdict)(0),                 // 0: fairlead.v1.Verdict
 	(*FollowRequest)(nil),        // 1: fairlead.v1.FollowRequest
@@ -3146,24 +3212,25 @@ var file_fairlead_v1_view_proto_goTypes = []any{
 	(*ViewsApplied)(nil),         // 19: fairlead.v1.ViewsApplied
 	(*AppliedView)(nil),          // 20: fairlead.v1.AppliedView
 	(*SubscribeResponse)(nil),    // 21: fairlead.v1.SubscribeResponse
-	(*Doors)(nil),                // 22: fairlead.v1.Doors
-	(*SubscribeWelcome)(nil),     // 23: fairlead.v1.SubscribeWelcome
-	(*SubscriptionsRefused)(nil), // 24: fairlead.v1.SubscriptionsRefused
-	(*ViewChange)(nil),           // 25: fairlead.v1.ViewChange
-	(*RouteTag)(nil),             // 26: fairlead.v1.RouteTag
-	(*RouteShare)(nil),           // 27: fairlead.v1.RouteShare
-	(*RelayTally)(nil),           // 28: fairlead.v1.RelayTally
-	(*ServiceTally)(nil),         // 29: fairlead.v1.ServiceTally
-	(*VersionTally)(nil),         // 30: fairlead.v1.VersionTally
-	(*RosterWanted)(nil),         // 31: fairlead.v1.RosterWanted
-	(*Roster)(nil),               // 32: fairlead.v1.Roster
-	(*RosterEntry)(nil),          // 33: fairlead.v1.RosterEntry
-	(*Endpoint)(nil),             // 34: fairlead.v1.Endpoint
-	(*ZoneMark)(nil),             // 35: fairlead.v1.ZoneMark
-	(*Epoch)(nil),                // 36: fairlead.v1.Epoch
-	(*Version)(nil),              // 37: fairlead.v1.Version
-	(*durationpb.Duration)(nil),  // 38: google.protobuf.Duration
-	(*Route)(nil),                // 39: fairlead.v1.Route
+	(*ViewChanges)(nil),          // 22: fairlead.v1.ViewChanges
+	(*Doors)(nil),                // 23: fairlead.v1.Doors
+	(*SubscribeWelcome)(nil),     // 24: fairlead.v1.SubscribeWelcome
+	(*SubscriptionsRefused)(nil), // 25: fairlead.v1.SubscriptionsRefused
+	(*ViewChange)(nil),           // 26: fairlead.v1.ViewChange
+	(*RouteTag)(nil),             // 27: fairlead.v1.RouteTag
+	(*RouteShare)(nil),           // 28: fairlead.v1.RouteShare
+	(*RelayTally)(nil),           // 29: fairlead.v1.RelayTally
+	(*ServiceTally)(nil),         // 30: fairlead.v1.ServiceTally
+	(*VersionTally)(nil),         // 31: fairlead.v1.VersionTally
+	(*RosterWanted)(nil),         // 32: fairlead.v1.RosterWanted
+	(*Roster)(nil),               // 33: fairlead.v1.Roster
+	(*RosterEntry)(nil),          // 34: fairlead.v1.RosterEntry
+	(*Endpoint)(nil),             // 35: fairlead.v1.Endpoint
+	(*ZoneMark)(nil),             // 36: fairlead.v1.ZoneMark
+	(*Epoch)(nil),                // 37: fairlead.v1.Epoch
+	(*Version)(nil),              // 38: fairlead.v1.Version
+	(*durationpb.Duration)(nil),  // 39: google.protobuf.Duration
+	(*Route)(nil),                // 40: fairlead.v1.Route
 }
 var file_fairlead_v1_view_proto_depIdxs = []int32{
 	2,  // 0: fairlead.v1.FollowRequest.hello:type_name -> fairlead.v1.FollowHello
@@ -3172,65 +3239,67 @@ var file_fairlead_v1_view_proto_depIdxs = []int32{
 	8,  // 3: fairlead.v1.FollowRequest.goodbye:type_name -> fairlead.v1.FollowGoodbye
 	3,  // 4: fairlead.v1.FollowHello.serves:type_name -> fairlead.v1.Held
 	3,  // 5: fairlead.v1.FollowHello.keeps:type_name -> fairlead.v1.Held
-	36, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
-	37, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
+	37, // 6: fairlead.v1.FollowHello.epoch:type_name -> fairlead.v1.Epoch
+	38, // 7: fairlead.v1.Held.version:type_name -> fairlead.v1.Version
 	3,  // 8: fairlead.v1.FollowAck.serves:type_name -> fairlead.v1.Held
 	3,  // 9: fairlead.v1.FollowAck.keeps:type_name -> fairlead.v1.Held
 	5,  // 10: fairlead.v1.FollowAck.refused:type_name -> fairlead.v1.RefusedRoute
 	7,  // 11: fairlead.v1.FollowBeat.waiting:type_name -> fairlead.v1.WaitingRequests
-	38, // 12: fairlead.v1.FollowBeat.age:type_name -> google.protobuf.Duration
+	39, // 12: fairlead.v1.FollowBeat.age:type_name -> google.protobuf.Duration
 	10, // 13: fairlead.v1.FollowResponse.welcome:type_name -> fairlead.v1.FollowWelcome
 	12, // 14: fairlead.v1.FollowResponse.routes:type_name -> fairlead.v1.RouteDelta
 	6,  // 15: fairlead.v1.FollowResponse.beat:type_name -> fairlead.v1.FollowBeat
 	11, // 16: fairlead.v1.FollowResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	36, // 17: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
-	38, // 18: fairlead.v1.FollowRefusal.retry:type_name -> google.protobuf.Duration
-	37, // 19: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
-	37, // 20: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
-	36, // 21: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
-	39, // 22: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
+	37, // 17: fairlead.v1.FollowWelcome.epoch:type_name -> fairlead.v1.Epoch
+	39, // 18: fairlead.v1.FollowRefusal.retry:type_name -> google.protobuf.Duration
+	38, // 19: fairlead.v1.RouteDelta.base:type_name -> fairlead.v1.Version
+	38, // 20: fairlead.v1.RouteDelta.to:type_name -> fairlead.v1.Version
+	37, // 21: fairlead.v1.RouteDelta.epoch:type_name -> fairlead.v1.Epoch
+	40, // 22: fairlead.v1.RouteDelta.changed:type_name -> fairlead.v1.Route
 	15, // 23: fairlead.v1.SubscribeRequest.hello:type_name -> fairlead.v1.SubscribeHello
 	17, // 24: fairlead.v1.SubscribeRequest.edit:type_name -> fairlead.v1.SubscriptionEdit
 	19, // 25: fairlead.v1.SubscribeRequest.applied:type_name -> fairlead.v1.ViewsApplied
 	6,  // 26: fairlead.v1.SubscribeRequest.beat:type_name -> fairlead.v1.FollowBeat
-	28, // 27: fairlead.v1.SubscribeRequest.tally:type_name -> fairlead.v1.RelayTally
-	32, // 28: fairlead.v1.SubscribeRequest.roster:type_name -> fairlead.v1.Roster
+	29, // 27: fairlead.v1.SubscribeRequest.tally:type_name -> fairlead.v1.RelayTally
+	33, // 28: fairlead.v1.SubscribeRequest.roster:type_name -> fairlead.v1.Roster
 	14, // 29: fairlead.v1.SubscribeRequest.relay:type_name -> fairlead.v1.RelayState
 	16, // 30: fairlead.v1.SubscribeHello.away:type_name -> fairlead.v1.AwayReport
 	18, // 31: fairlead.v1.SubscriptionEdit.add:type_name -> fairlead.v1.Subscription
 	3,  // 32: fairlead.v1.Subscription.held:type_name -> fairlead.v1.Held
 	20, // 33: fairlead.v1.ViewsApplied.views:type_name -> fairlead.v1.AppliedView
-	23, // 34: fairlead.v1.SubscribeResponse.welcome:type_name -> fairlead.v1.SubscribeWelcome
-	25, // 35: fairlead.v1.SubscribeResponse.change:type_name -> fairlead.v1.ViewChange
-	24, // 36: fairlead.v1.SubscribeResponse.refused:type_name -> fairlead.v1.SubscriptionsRefused
+	24, // 34: fairlead.v1.SubscribeResponse.welcome:type_name -> fairlead.v1.SubscribeWelcome
+	26, // 35: fairlead.v1.SubscribeResponse.change:type_name -> fairlead.v1.ViewChange
+	25, // 36: fairlead.v1.SubscribeResponse.refused:type_name -> fairlead.v1.SubscriptionsRefused
 	6,  // 37: fairlead.v1.SubscribeResponse.beat:type_name -> fairlead.v1.FollowBeat
 	11, // 38: fairlead.v1.SubscribeResponse.refusal:type_name -> fairlead.v1.FollowRefusal
-	31, // 39: fairlead.v1.SubscribeResponse.roster_wanted:type_name -> fairlead.v1.RosterWanted
-	22, // 40: fairlead.v1.SubscribeResponse.doors:type_name -> fairlead.v1.Doors
-	38, // 41: fairlead.v1.Doors.spread:type_name -> google.protobuf.Duration
-	36, // 42: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
-	38, // 43: fairlead.v1.SubscribeWelcome.age:type_name -> google.protobuf.Duration
-	22, // 44: fairlead.v1.SubscribeWelcome.doors:type_name -> fairlead.v1.Doors
-	5,  // 45: fairlead.v1.SubscriptionsRefused.services:type_name -> fairlead.v1.RefusedRoute
-	34, // 46: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
-	35, // 47: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
-	26, // 48: fairlead.v1.ViewChange.tags:type_name -> fairlead.v1.RouteTag
-	27, // 49: fairlead.v1.ViewChange.shares:type_name -> fairlead.v1.RouteShare
-	36, // 50: fairlead.v1.ViewChange.epoch:type_name -> fairlead.v1.Epoch
-	29, // 51: fairlead.v1.RelayTally.services:type_name -> fairlead.v1.ServiceTally
-	30, // 52: fairlead.v1.ServiceTally.versions:type_name -> fairlead.v1.VersionTally
-	33, // 53: fairlead.v1.Roster.entries:type_name -> fairlead.v1.RosterEntry
-	16, // 54: fairlead.v1.RosterEntry.away:type_name -> fairlead.v1.AwayReport
-	0,  // 55: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
-	1,  // 56: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
-	13, // 57: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
-	9,  // 58: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
-	21, // 59: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
-	58, // [58:60] is the sub-list for method output_type
-	56, // [56:58] is the sub-list for method input_type
-	56, // [56:56] is the sub-list for extension type_name
-	56, // [56:56] is the sub-list for extension extendee
-	0,  // [0:56] is the sub-list for field type_name
+	32, // 39: fairlead.v1.SubscribeResponse.roster_wanted:type_name -> fairlead.v1.RosterWanted
+	23, // 40: fairlead.v1.SubscribeResponse.doors:type_name -> fairlead.v1.Doors
+	22, // 41: fairlead.v1.SubscribeResponse.changes:type_name -> fairlead.v1.ViewChanges
+	26, // 42: fairlead.v1.ViewChanges.changes:type_name -> fairlead.v1.ViewChange
+	39, // 43: fairlead.v1.Doors.spread:type_name -> google.protobuf.Duration
+	37, // 44: fairlead.v1.SubscribeWelcome.epoch:type_name -> fairlead.v1.Epoch
+	39, // 45: fairlead.v1.SubscribeWelcome.age:type_name -> google.protobuf.Duration
+	23, // 46: fairlead.v1.SubscribeWelcome.doors:type_name -> fairlead.v1.Doors
+	5,  // 47: fairlead.v1.SubscriptionsRefused.services:type_name -> fairlead.v1.RefusedRoute
+	35, // 48: fairlead.v1.ViewChange.put:type_name -> fairlead.v1.Endpoint
+	36, // 49: fairlead.v1.ViewChange.marks:type_name -> fairlead.v1.ZoneMark
+	27, // 50: fairlead.v1.ViewChange.tags:type_name -> fairlead.v1.RouteTag
+	28, // 51: fairlead.v1.ViewChange.shares:type_name -> fairlead.v1.RouteShare
+	37, // 52: fairlead.v1.ViewChange.epoch:type_name -> fairlead.v1.Epoch
+	30, // 53: fairlead.v1.RelayTally.services:type_name -> fairlead.v1.ServiceTally
+	31, // 54: fairlead.v1.ServiceTally.versions:type_name -> fairlead.v1.VersionTally
+	34, // 55: fairlead.v1.Roster.entries:type_name -> fairlead.v1.RosterEntry
+	16, // 56: fairlead.v1.RosterEntry.away:type_name -> fairlead.v1.AwayReport
+	0,  // 57: fairlead.v1.Endpoint.verdict:type_name -> fairlead.v1.Verdict
+	1,  // 58: fairlead.v1.ViewService.Follow:input_type -> fairlead.v1.FollowRequest
+	13, // 59: fairlead.v1.SubscriptionService.Subscribe:input_type -> fairlead.v1.SubscribeRequest
+	9,  // 60: fairlead.v1.ViewService.Follow:output_type -> fairlead.v1.FollowResponse
+	21, // 61: fairlead.v1.SubscriptionService.Subscribe:output_type -> fairlead.v1.SubscribeResponse
+	60, // [60:62] is the sub-list for method output_type
+	58, // [58:60] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_fairlead_v1_view_proto_init() }
@@ -3268,6 +3337,7 @@ func file_fairlead_v1_view_proto_init() {
 		(*SubscribeResponse_Refusal)(nil),
 		(*SubscribeResponse_RosterWanted)(nil),
 		(*SubscribeResponse_Doors)(nil),
+		(*SubscribeResponse_Changes)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -3275,7 +3345,7 @@ func file_fairlead_v1_view_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_fairlead_v1_view_proto_rawDesc), len(file_fairlead_v1_view_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   35,
+			NumMessages:   36,
 			NumExtensions: 0,
 			NumServices:   2,
 		},

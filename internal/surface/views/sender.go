@@ -146,34 +146,65 @@ func (sub *subscriber) sendNext() (more bool, err error) {
 	if sub.ctx.Err() != nil {
 		return false, nil
 	}
-	f, other, more := sub.s.next(sub)
+	var room [mostTogether]*frame
+	frames, other, more := sub.s.next(sub, room[:0])
 	switch {
 	case other != nil:
 		return more, sub.stream.Send(other)
-	case f == nil:
+	case len(frames) == 0:
 		return false, nil
 	}
-	m, err := f.encoded(sub.stream)
-	if err == nil {
-		err = sub.stream.SendMsg(m)
-	}
+	err = sub.sendChanges(frames)
 	sub.sending.Store(0)
 	return more, err
+}
+
+func (sub *subscriber) sendChanges(frames []*frame) error {
+	if len(frames) == 1 {
+		m, err := frames[0].encoded(sub.stream)
+		if err != nil {
+			return err
+		}
+		return sub.stream.SendMsg(m)
+	}
+	m, err := together(frames)
+	if err != nil {
+		return err
+	}
+	return sub.stream.Send(m)
 }
 
 // refusedAtOnce bounds one message.
 const refusedAtOnce = 2000
 
-// next is what there is to send: answers to what it asked, or a change; and
-// whether there may be more.
-func (s *Server) next(sub *subscriber) (f *frame, other *pb.SubscribeResponse, more bool) {
+// next is what there is to send: answers to what it asked, or changes, which are
+// put into room; and whether there may be more.
+func (s *Server) next(sub *subscriber, room []*frame) (frames []*frame, other *pb.SubscribeResponse, more bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if other = s.otherLocked(sub); other != nil {
 		return nil, other, true
 	}
-	f = s.takeLocked(sub)
-	return f, nil, sub.waitsLocked()
+	frames = s.takeAllLocked(sub, room)
+	return frames, nil, sub.waitsLocked()
+}
+
+// takeAllLocked is take for all services that one message may tell of.
+func (s *Server) takeAllLocked(sub *subscriber, room []*frame) []*frame {
+	most := 1
+	if sub.several {
+		most = mostTogether
+	}
+	for entire := 0; len(room) < most && entire < mostEntire; {
+		f := s.takeLocked(sub)
+		if f == nil {
+			break
+		}
+		if room = append(room, f); f.base == nil {
+			entire += len(f.to.Endpoints)
+		}
+	}
+	return room
 }
 
 // otherLocked is what goes before changes; nil is nothing.

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+
 	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/wire"
 	"github.com/fairlead-platform/fairlead/view"
@@ -75,6 +77,82 @@ func TestWhatIsUrgentGoesBeforeWhatWaits(t *testing.T) {
 	}
 	if fmt.Sprint(got) != "[c3 b4 a1]" {
 		t.Errorf("sent %v", got)
+	}
+}
+
+// takeAll is what one message would have.
+func (s *Server) takeAll(sub *subscriber) []*frame {
+	var room [mostTogether]*frame
+	frames, _, _ := s.next(sub, room[:0])
+	return frames
+}
+
+func TestOneMessageHasWhatIsUrgentFirstAndIsEncodedOncePerChange(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	all := []*view.Service{{Name: "a"}, {Name: "b"}, {Name: "c"}}
+	x, y := entered(s, "x", all...), entered(s, "y", all...)
+	s.next(x, nil) // the welcome
+	s.next(y, nil)
+	x.several, y.several = true, true
+	s.Publish(published("a", 1, 1), view.Adds)
+	s.Publish(published("b", 2, 2), view.Adds)
+	s.Publish(published("c", 3, 3), view.Withdraws)
+	s.Publish(published("b", 4, 4), view.Withdraws)
+	mine, others := s.takeAll(x), s.takeAll(y)
+	m, err := together(mine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := map[*frame]*byte{}
+	for _, f := range mine {
+		parts[f] = &f.part[0]
+	}
+	if _, err := together(others); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range others {
+		if parts[f] != &f.part[0] {
+			t.Errorf("the change of %s is encoded for each", f.to.Name)
+		}
+	}
+	b, err := proto.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := &pb.SubscribeResponse{}
+	if err := proto.Unmarshal(b, read); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i, c := range read.GetChanges().GetChanges() {
+		got = append(got, fmt.Sprint(c.GetService(), c.GetCounter()))
+		if !proto.Equal(c, mine[i].proto()) {
+			t.Errorf("sent %v, meant %v", c, mine[i].proto())
+		}
+	}
+	if fmt.Sprint(got) != "[c3 b4 a1]" || len(read.ProtoReflect().GetUnknown()) > 0 {
+		t.Errorf("sent %v", got)
+	}
+}
+
+func TestOneMessageIsBounded(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	for _, c := range []struct{ services, endpoints, together int }{{3, 10, 3}, {40, 10, mostTogether}, {40, mostEntire / 4, 4}, {40, 2 * mostEntire, 1}} {
+		x := entered(s, "x")
+		s.next(x, nil)
+		x.several = true
+		for i := range c.services {
+			v := published(fmt.Sprint(c, i), 1, c.endpoints)
+			s.Publish(v, view.Adds)
+			if err := s.obey(x, &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Edit{Edit: &pb.SubscriptionEdit{Add: []*pb.Subscription{{Service: v.Name}}}}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got := len(s.takeAll(x)); got != c.together {
+			t.Errorf("of %d services of %d endpoints %d are told together", c.services, c.endpoints, got)
+		}
 	}
 }
 

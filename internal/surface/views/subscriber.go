@@ -50,6 +50,7 @@ type subscriber struct {
 	rest    []*holding
 	refused []*pb.RefusedRoute
 
+	several  bool               // it can be told of several services at once
 	welcomed bool               // under epoch
 	doors    bool               // what changed of them is to be told
 	claims   bool               // it said that it holds nothing, and was sent nothing yet
@@ -210,6 +211,7 @@ func (s *Server) enter(sub *subscriber, hello *pb.SubscribeHello) {
 	s.forgetLocked(now)
 	s.replaceLocked(sub)
 	sub.open, sub.claims = true, hello.GetHoldsNothing()
+	sub.several = slices.Contains(hello.GetFeatures(), featureSeveral)
 	s.open++
 	if sub.relays() {
 		s.relaysOpen++

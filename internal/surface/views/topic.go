@@ -2,14 +2,9 @@ package views
 
 import (
 	"slices"
-	"sync"
 	"time"
 
-	"google.golang.org/grpc"
-
-	pb "github.com/fairlead-platform/fairlead/api/fairlead/v1"
 	"github.com/fairlead-platform/fairlead/internal/budget"
-	"github.com/fairlead-platform/fairlead/internal/wire"
 	"github.com/fairlead-platform/fairlead/view"
 )
 
@@ -76,23 +71,6 @@ func (t *topic) base(v view.Version, digest view.Digest) *view.Service {
 	return nil
 }
 
-// frameKey names a change to the newest view: from one of a version and a
-// content, or from nothing.
-type frameKey struct {
-	base   view.Version
-	digest view.Digest
-}
-
-// frame is one change, encoded once for all who need it.
-type frame struct {
-	base, to *view.Service // base may be nil
-	under    view.Epoch    // of the welcome that it is sent after
-	nature   view.Nature
-	once     sync.Once
-	msg      grpc.PreparedMsg
-	err      error
-}
-
 // frame is the change from a view that is at hand, or from nothing.
 func (t *topic) frame(base *view.Service, digest view.Digest, under view.Epoch) *frame {
 	key := frameKey{}
@@ -119,14 +97,4 @@ func (t *topic) nature(base *view.Service) (n view.Nature) {
 		n |= r.nature
 	}
 	return n
-}
-
-// encoded is the message; by is any stream of this server.
-func (f *frame) encoded(by pb.SubscriptionService_SubscribeServer) (*grpc.PreparedMsg, error) {
-	f.once.Do(func() {
-		change := f.to.ChangeFrom(f.base)
-		change.Nature = f.nature
-		f.err = f.msg.Encode(by, &pb.SubscribeResponse{Message: &pb.SubscribeResponse_Change{Change: wire.ChangeProto(change, f.under)}})
-	})
-	return &f.msg, f.err
 }
