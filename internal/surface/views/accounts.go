@@ -151,13 +151,15 @@ func (t *topic) tallyLocked() tally {
 
 // Tally is what a relay tells of a service's subscribers.
 func (s *Server) Tally(service string) *pb.ServiceTally {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	out := &pb.ServiceTally{Service: service}
 	t := s.topics[service]
 	if t == nil {
 		return out
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	all := t.tallyLocked()
 	out.Subscribers, out.Refused = uint32(all.subscribers), uint32(t.refusedLocked(service))
 	for i, v := range all.versions {
@@ -172,12 +174,14 @@ func (s *Server) Tally(service string) *pb.ServiceTally {
 
 // Propagation of a service's views; false: none are published here.
 func (s *Server) Propagation(service string) (budget.Report, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	t := s.topics[service]
 	if t == nil || t.newest == nil {
 		return budget.Report{Service: service}, false
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	return s.propagationLocked(service, t), true
 }
 
@@ -272,22 +276,28 @@ func (s *Server) behindTextLocked(t *topic, now time.Duration) string {
 
 // Load is what there was to send since it was asked last.
 func (s *Server) Load() budget.Load {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	now := s.now()
-	out := budget.Load{Subscribers: s.open}
-	if within, over := s.delays.Quantile(0.9); over {
-		out.Delay = 2 * within
-	} else {
-		out.Delay = within
-	}
-	s.delays = budget.Histogram{}
+	out := budget.Load{Subscribers: s.open, Delay: s.delays.most()}
 	for _, sub := range s.subscribers {
 		if since := time.Duration(sub.sending.Load()); sub.open && since > 0 && now-since > time.Second {
 			out.Stuck++
 		}
 	}
 	return out
+}
+
+// most is what nine in ten waited less than, since it was asked last.
+func (d *delays) most() time.Duration {
+	d.Lock()
+	defer d.Unlock()
+	within, over := d.Quantile(0.9)
+	d.Histogram = budget.Histogram{}
+	if over {
+		return 2 * within
+	}
+	return within
 }
 
 // Shed says for how long what takes no traffic from trouble waits now, and why;

@@ -47,8 +47,8 @@ func (s *Server) departLocked(h *holding) {
 // themselves pass an earlier one on, and who left less than a grace ago. Gateways
 // are not among them.
 func (s *Server) MayPick(of string, instances []string) routing.Pickers {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	t, now := s.topics[of], s.now()
 	if all := s.population.Known(); all > s.connectedLocked() && now-s.since < routing.Grace {
 		why := fmt.Sprintf("callers that have not come back since control began to lead, of %d that there were", all)
@@ -78,6 +78,8 @@ func (s *Server) MayPick(of string, instances []string) routing.Pickers {
 
 // lacking are those who may pick by a view from before a number.
 func (t *topic) lacking(n budget.Number, now time.Duration) (p routing.Pickers) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	p.Among = t.holders.count
 	for h := range t.holders.all() {
 		switch before := budget.NumberOf(h.applied).Before(n); {

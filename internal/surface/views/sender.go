@@ -82,8 +82,8 @@ const (
 
 // beat is what a subscriber is told when there is nothing else, and when next.
 func (s *Server) beat(sub *subscriber) (m *pb.FollowBeat, next time.Duration) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	next = s.cfg.Beat
 	m = &pb.FollowBeat{ShedMs: uint32(s.shed.Milliseconds()), Age: s.age()}
 	if slices.Contains(sub.hello.GetFeatures(), featureBeats) {
@@ -180,6 +180,10 @@ const refusedAtOnce = 2000
 // next is what there is to send: answers to what it asked, or changes, which are
 // put into room; and whether there may be more.
 func (s *Server) next(sub *subscriber, room []*frame) (frames []*frame, other *pb.SubscribeResponse, more bool) {
+	frames, more, only := s.nextChanges(sub, room)
+	if only {
+		return frames, nil, more
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if other = s.otherLocked(sub); other != nil {
@@ -187,6 +191,16 @@ func (s *Server) next(sub *subscriber, room []*frame) (frames []*frame, other *p
 	}
 	frames = s.takeAllLocked(sub, room)
 	return frames, nil, sub.waitsLocked()
+}
+
+// nextChanges is next where there is nothing but changes.
+func (s *Server) nextChanges(sub *subscriber, room []*frame) (frames []*frame, more, only bool) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if sub.open && (!sub.welcomed || sub.epoch != s.epoch || sub.doors) || len(sub.refused)+len(sub.asks) > 0 {
+		return nil, false, false
+	}
+	return s.takeAllLocked(sub, room), sub.waitsLocked(), true
 }
 
 // takeAllLocked is take for all services that one message may tell of.
@@ -246,9 +260,11 @@ func (s *Server) take(sub *subscriber) *frame {
 func (s *Server) takeLocked(sub *subscriber) *frame {
 	now := s.now()
 	if sub.stirred > 0 {
+		s.delays.Lock()
 		s.delays.Add(now-sub.stirred, 1)
+		s.delays.Unlock()
+		sub.stirred = 0
 	}
-	sub.stirred = 0
 	for sub.open && sub.epoch == s.epoch { // otherwise it is to be welcomed anew first
 		h, urgent := sub.popLocked()
 		if h == nil {

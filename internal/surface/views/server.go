@@ -71,7 +71,12 @@ type Server struct {
 	cfg  Config
 	gate gate
 
-	mu          sync.Mutex
+	// mu is held for writing, except by what every stream does all the time: its
+	// sender takes changes, and its reader takes in acknowledgements. These hold it
+	// for reading, so that nobody waits for one that is slow; what either of them
+	// writes is the stream's, and its own. What they write of a topic is under the
+	// topic's lock.
+	mu          sync.RWMutex
 	leads       bool
 	epoch       view.Epoch
 	since       time.Duration // when views began to be published here
@@ -89,8 +94,8 @@ type Server struct {
 	began       time.Time     // what durations are counted from
 	shed        time.Duration // how long the rest waits, where that is longer than it should
 	shedWhy     string
-	delays      budget.Histogram // of senders that could have sent, since Load was asked
-	asks        map[uint64]*ask  // :: number → who waits for rosters of relays
+	delays      delays          // of senders that could have sent, since Load was asked
+	asks        map[uint64]*ask // :: number → who waits for rosters of relays
 	asked       uint64
 	past        [3]budget.Histogram // of services that are no more, by kind
 }
@@ -117,6 +122,11 @@ func New(cfg Config) *Server {
 		s.gate.rule = admission.New(admission.Floor)
 	}
 	return s
+}
+
+type delays struct {
+	sync.Mutex
+	budget.Histogram
 }
 
 // gate lets subscribers in. It has a lock of its own: who is refused waits for

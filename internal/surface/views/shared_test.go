@@ -266,3 +266,28 @@ func TestWhoCameTogetherIsToldTogetherAndWhoLeftIsNotTold(t *testing.T) {
 		t.Errorf("%d are woken again before they looked", len(got))
 	}
 }
+
+func TestWhoTakesAChangeOrAcknowledgesOneWaitsForNobodyWhoDoesSo(t *testing.T) {
+	s := New(Config{})
+	s.Begin(epoch)
+	s.Publish(published("a", 1, 3), view.Adds)
+	x := entered(s, "x", &view.Service{Name: "a"})
+	s.next(x, nil) // the welcome
+	s.mu.RLock()   // as another that does so, and is slow
+	defer s.mu.RUnlock()
+	done := make(chan error)
+	go func() {
+		if got := len(s.takeAll(x)); got != 1 {
+			done <- fmt.Errorf("%d changes were taken", got)
+		}
+		done <- s.obey(x, &pb.SubscribeRequest{Message: &pb.SubscribeRequest_Applied{Applied: &pb.ViewsApplied{Views: []*pb.AppliedView{{Service: "a", Epoch: 1, Counter: 1}}}}})
+	}()
+	select {
+	case err := <-done:
+		if err != nil || x.holds["a"].applied.Counter != 1 {
+			t.Errorf("version %s is acknowledged: %v", x.holds["a"].applied, err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("it waits")
+	}
+}

@@ -319,20 +319,19 @@ func (s *Server) forgetLocked(now time.Time) {
 
 // obey takes in one message of a stream that is open.
 func (s *Server) obey(sub *subscriber, m *pb.SubscribeRequest) error {
+	if m.GetApplied() != nil || m.GetBeat() != nil {
+		s.hear(sub, m.GetApplied().GetViews())
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !sub.open {
 		return nil
 	}
 	sub.heard = s.cfg.Clock()
-	now := sub.heard.Sub(s.began)
 	switch m := m.GetMessage().(type) {
 	case *pb.SubscribeRequest_Edit:
 		return s.editLocked(sub, m.Edit)
-	case *pb.SubscribeRequest_Applied:
-		for _, a := range m.Applied.GetViews() {
-			s.appliedLocked(sub, a, now)
-		}
 	case *pb.SubscribeRequest_Tally:
 		return s.tallyLocked(sub, m.Tally)
 	case *pb.SubscribeRequest_Relay:
@@ -343,6 +342,20 @@ func (s *Server) obey(sub *subscriber, m *pb.SubscribeRequest) error {
 		return status.Error(codes.InvalidArgument, "hello is said once")
 	}
 	return nil
+}
+
+// hear takes in that a subscriber lives, and what it picks by now.
+func (s *Server) hear(sub *subscriber, applied []*pb.AppliedView) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if !sub.open {
+		return
+	}
+	sub.heard = s.cfg.Clock()
+	now := sub.heard.Sub(s.began)
+	for _, a := range applied {
+		s.appliedLocked(sub, a, now)
+	}
 }
 
 func (s *Server) editLocked(sub *subscriber, e *pb.SubscriptionEdit) error {
@@ -424,6 +437,8 @@ func (s *Server) appliedLocked(sub *subscriber, a *pb.AppliedView, now time.Dura
 	if v.Against(t.newest.Version) == view.Newer || h.barred && v.Against(h.version) == view.Newer {
 		return
 	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	h.applied, h.objection = v, a.GetObjection()
 	if h.barred { // what was on its way when it was refused
 		return

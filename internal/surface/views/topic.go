@@ -2,6 +2,7 @@ package views
 
 import (
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/fairlead-platform/fairlead/internal/budget"
@@ -11,6 +12,10 @@ import (
 // topic is one service's views: the newest, and earlier ones that subscribers
 // may come back with.
 type topic struct {
+	// mu guards frames, the ledger and what holders acknowledged, where the
+	// server's lock is held for reading.
+	mu sync.Mutex
+
 	newest   *view.Service
 	digest   view.Digest   // of newest
 	at       time.Duration // when newest was published
@@ -73,6 +78,8 @@ func (t *topic) base(v view.Version, digest view.Digest) *view.Service {
 
 // frame is the change from a view that is at hand, or from nothing.
 func (t *topic) frame(base *view.Service, digest view.Digest, under view.Epoch) *frame {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	key := frameKey{}
 	if base != nil {
 		key = frameKey{base.Version, digest}
