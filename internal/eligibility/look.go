@@ -101,7 +101,13 @@ func (l *look) failing(c *Terms, s *State, now int64) bool {
 func (l *look) differ(c *Terms, s *State, now int64) bool {
 	a, b := s.Probes.Slots[0], s.Probes.Slots[1]
 	fresh := int64(2 * c.ProbeInterval)
-	return a.At != 0 && b.At != 0 && now-a.At <= fresh && now-b.At <= fresh && (a.Result == Good) != (b.Result == Good)
+	return now-a.At <= fresh && now-b.At <= fresh && s.Probes.differ()
+}
+
+// differ reports whether the two probers' last looks say different things.
+func (p *Probes) differ() bool {
+	a, b := p.Slots[0], p.Slots[1]
+	return a.At != 0 && b.At != 0 && (a.Result == Good) != (b.Result == Good)
 }
 
 // few results are too little to decide alone, and enough to corroborate.
@@ -137,12 +143,12 @@ func (s *State) due(c *Terms, l *look, now int64) int64 {
 		}
 	}
 	for _, x := range s.Probes.Slots { // a look loses its say
-		if x.At != 0 {
+		if x.At != 0 && (l.bad > c.OutByProbes || s.Probes.differ()) {
 			at(x.At + 2*int64(c.ProbeInterval) + 1)
 		}
 	}
 	at(s.Born + silent)
-	if !l.callersSilent { // the windows turn
+	if !l.callersSilent && s.counting(c, l, now) { // the windows turn
 		at((now/window + 1) * window)
 		at((now/window + 2) * window)
 	}
@@ -157,4 +163,15 @@ func (s *State) due(c *Terms, l *look, now int64) int64 {
 		at(s.StepSince + c.pace())
 	}
 	return next
+}
+
+// counting reports whether how many results there were, and of whom, can make a
+// difference to the verdict. Of nearly all instances it cannot, which is why they
+// are not all judged again whenever a window ends.
+func (s *State) counting(c *Terms, l *look, now int64) bool {
+	at := min(c.DegradeAt, c.OutByOutcomes)
+	if s.Rule == FailingSome {
+		at = min(c.In, at)
+	}
+	return l.failed >= at || s.TrialSince != 0 || s.Probes.Refused != 0 || l.failing(c, s, now)
 }

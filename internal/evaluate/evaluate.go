@@ -32,20 +32,22 @@ type Evaluator struct {
 
 	instances byHandle            // what is computed of each instance
 	services  map[string]*service // :: service name → its terms and its view
-	due       map[int64][]uint32  // :: tick → handles that must be judged then
+	due       map[int64][]uint32  // :: tick → handles of those that may have to be judged then
 	now       int64
 	counter   uint64          // of the last view that was published, of any service: none is used again
 	touched   map[string]bool // :: service name → its view may have changed
+	moves     int             // transitions of the last tick
 }
 
 type instance struct {
-	of    *service
-	row   registry.Instance
-	held  bool  // out by a person's hand
-	stale bool  // its member must be made again
-	at    int32 // of the service's members
-	state eligibility.State
-	due   int64
+	of     *service
+	row    registry.Instance
+	held   bool  // out by a person's hand
+	stale  bool  // its member must be made again
+	at     int32 // of the service's members
+	state  eligibility.State
+	due    int64 // the tick at which it must be judged; 0 is not known
+	listed int64 // the tick in whose list it is; one that is past is none
 }
 
 // New makes an evaluator that has folded everything up to the tick now.
@@ -241,12 +243,14 @@ func (e *Evaluator) HoldOut(handle uint32, out bool) {
 	}
 }
 
+// schedule has an instance judged at a tick. One that is listed for an earlier
+// tick stays there, and is moved on when that comes: evidence puts most off again
+// and again.
 func (e *Evaluator) schedule(handle uint32, x *instance, at int64) {
-	if x.due == at {
-		return
+	if x.due = at; x.listed <= e.now || at < x.listed {
+		x.listed = at
+		e.due[at] = append(e.due[at], handle)
 	}
-	x.due = at
-	e.due[at] = append(e.due[at], handle)
 }
 
 // Fold folds the next tick. Ticks come in order; one that was folded already
@@ -257,6 +261,10 @@ func (e *Evaluator) Fold(t evidence.Tick) (out []Transition) {
 		return nil
 	}
 	e.now = t.Number
+	if e.moves > 0 { // or they are copied again and again as they become more
+		out = make([]Transition, 0, min(e.moves, mostReady))
+	}
+	defer func() { e.moves = len(out) }()
 	for i := range t.Rows {
 		h := t.Rows[i].Instance
 		if x := e.instances.get(h); x != nil {
@@ -267,12 +275,20 @@ func (e *Evaluator) Fold(t evidence.Tick) (out []Transition) {
 	delete(e.due, t.Number)
 	slices.Sort(handles)
 	for _, h := range handles {
-		if x := e.instances.get(h); x != nil && x.due == t.Number { // and no row had it judged
+		x := e.instances.get(h)
+		switch {
+		case x == nil || x.listed != t.Number: // it is gone, or listed elsewhere
+		case x.due == t.Number: // and no row had it judged
 			out = e.judge(h, x, eligibility.Evidence{}, out)
+		case x.due > t.Number:
+			e.schedule(h, x, x.due)
 		}
 	}
 	return out
 }
+
+// mostReady transitions are made room for, where the last tick had some.
+const mostReady = 1000
 
 // far is where what is due is not worth a place in the list: evidence will
 // have come before.
