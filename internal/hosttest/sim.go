@@ -103,6 +103,21 @@ func NewSim(hosts ...service.Host) *Sim {
 	return s
 }
 
+// Welcome says who leads to the hosts that are connected, as a stream's first
+// message does: from then on they obey no earlier leader.
+func (s *Sim) Welcome(e view.Epoch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, h := range s.hosts {
+		if !h.connected || !h.running {
+			continue
+		}
+		if v, err := h.fence.Judge(e); err == nil {
+			h.fence = v.Fence
+		}
+	}
+}
+
 // Behave sets what programs do from now on; f is asked at each command and at
 // each start of a process, and must not call the Sim.
 func (s *Sim) Behave(f func(host string, a service.Assignment) Behaviour) {

@@ -24,6 +24,7 @@ type callers struct {
 	mu    sync.Mutex
 	began time.Time
 	all   []*picker
+	asked map[string]time.Time // :: instance → since when a stop waits for a view without it
 }
 
 type picker struct {
@@ -33,14 +34,18 @@ type picker struct {
 }
 
 func newCallers(w *world) *callers {
-	return &callers{Caller: w.caller, w: w, began: time.Now(), all: []*picker{{name: "quick", after: 100 * time.Millisecond}, {name: "slow", after: 3 * time.Second}}}
+	return &callers{Caller: w.caller, w: w, began: time.Now(), asked: map[string]time.Time{}, all: []*picker{{name: "quick", after: 100 * time.Millisecond}, {name: "slow", after: 3 * time.Second}}}
 }
 
 // Withdrawn looks whether a caller may pick what its host ends, or is told to end.
+// Where no view can be published, a stop waits for a while and no longer.
 func (c *callers) Withdrawn(instance string) {
 	c.Caller.Withdrawn(instance)
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if since, waits := c.asked[instance]; waits && time.Since(since) >= routing.Grace {
+		return
+	}
 	for _, p := range c.all {
 		if p.held == nil {
 			continue
@@ -58,6 +63,26 @@ func (c *callers) take(p *picker, v *view.Service) {
 	if next, err := p.held.Take(v.ChangeFrom(nil), time.Since(c.began)); err == nil {
 		p.held = next
 	}
+}
+
+// asking notes since when a stop waits for what no view tells yet.
+type asking struct {
+	*discovery.Plane
+	c *callers
+}
+
+func (a asking) MayPick(service string, instances []string) routing.Pickers {
+	p := a.Plane.MayPick(service, instances)
+	a.c.mu.Lock()
+	defer a.c.mu.Unlock()
+	for _, id := range instances {
+		if _, waits := a.c.asked[id]; p.Why == "" {
+			delete(a.c.asked, id)
+		} else if !waits {
+			a.c.asked[id] = time.Now()
+		}
+	}
+	return p
 }
 
 // publisher is the way from one controller's plane to the callers, who come to

@@ -136,7 +136,7 @@ func run(t *testing.T, p plan, open func(t *testing.T) store.Store) (res result)
 // holds waits until all is as expected, and looks whether it stays so.
 func (w *world) holds(p plan, what string, e expected) {
 	wrong := func() string { return w.wrong(e) }
-	why := w.settles(15*time.Minute, wrong)
+	why := w.settles(30*time.Minute, wrong) // beyond the waits of five attempts and undos that fail in a row
 	if why == "" && !e.waits {
 		time.Sleep(15 * time.Second) // past the grace of collection
 		synctest.Wait()

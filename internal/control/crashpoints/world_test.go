@@ -139,10 +139,15 @@ func (w *world) start() {
 		Name: fmt.Sprintf("c%d", w.lives), LockIsLease: true, Warm: warm,
 		Logger: slog.New(slog.NewTextHandler(out, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}
+	beside := func(context.Context, control.Lead) {}
 	if w.judged {
 		// What the plane reads is no point; what it writes goes by the controller.
 		plane := discovery.New(discovery.Config{Store: w.store, Bucket: nowhere{}, Hosts: hosts, Views: &publisher{c: w.callers}})
-		cfg.Callers, cfg.Verdicts, cfg.Beside = plane, believed{plane}, func(ctx context.Context, l control.Lead) { plane.Run(ctx, l) }
+		cfg.Callers, cfg.Verdicts, beside = asking{plane, w.callers}, believed{plane}, func(ctx context.Context, l control.Lead) { plane.Run(ctx, l) }
+	}
+	cfg.Beside = func(ctx context.Context, l control.Lead) {
+		w.hosts.Welcome(l.Epoch())
+		beside(ctx, l)
 	}
 	l.Control = control.New(cfg)
 	close(made)
