@@ -25,6 +25,9 @@ type Lead interface {
 	Knows(service string) bool
 	// Lives says that the service is wanted: it is there, and not being deleted.
 	Lives(service string) bool
+	// Leaving are slots of the service that are to stop, by record: an order to may
+	// be on its way.
+	Leaving(service string) []string
 	// Retired says that a person ended the host's membership.
 	Retired(host string) bool
 	// ReadyPath is the path at which the revision says that it is ready; empty
@@ -62,6 +65,16 @@ func (b beside) Knows(service string) bool { return !b.t.mirror.snapshot(service
 func (b beside) Lives(service string) bool {
 	d := b.t.mirror.snapshot(service).Desired
 	return d.Exists() && !d.Value.Deleted
+}
+
+// Leaving implements Lead.
+func (b beside) Leaving(service string) (slots []string) {
+	for _, r := range b.t.mirror.snapshot(service).Revisions {
+		for _, s := range r.Value.Leaving {
+			slots = append(slots, s.ID)
+		}
+	}
+	return slots
 }
 
 // Retired implements Lead.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -171,6 +172,9 @@ func (t *term) rebuild(ctx context.Context, h had) bool {
 	t.ingest = evidence.New(last, watchFor)
 	for _, row := range rows {
 		t.contract(row.Service)
+		if row.Source == registry.Host && slices.Contains(t.lead.Leaving(row.Service), row.Slot) {
+			row.Terminating, t.leaving[row.ID] = true, last
+		}
 		t.reg.Put(row)
 		t.know(row)
 		t.records.stage(row)

@@ -44,3 +44,25 @@ func TestAnInstanceThatIsToStopLeavesTheViewsBeforeItsHostIsTold(t *testing.T) {
 		}
 	})
 }
+
+func TestWhatIsToStopByRecordIsInNoViewOfALeaderThatBeginsMeanwhile(t *testing.T) {
+	inRegion(t, func(r *rig) {
+		r.hosts.run(3)
+		first := r.begin()
+		time.Sleep(5 * time.Second)
+		first.Withdraw("s", []string{"i1"})
+		time.Sleep(time.Second)
+		first.stop()
+		c := newCaller(t)
+		r.views, r.leaving = c, []string{"s-00001.0"}
+		l := r.begin()
+		defer l.stop()
+		for range 50 {
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			if got := fmt.Sprint(c.picks()); got != "[i2 i3]" {
+				t.Fatalf("callers pick among %s", got)
+			}
+		}
+	})
+}

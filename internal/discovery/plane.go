@@ -53,6 +53,9 @@ type Lead interface {
 	Knows(service string) bool
 	// Lives says that the service is wanted: it is there, and not being deleted.
 	Lives(service string) bool
+	// Leaving are slots of the service that are to stop, by record: an order to may
+	// be on its way.
+	Leaving(service string) []string
 	// Retired says that a person ended the host's membership.
 	Retired(host string) bool
 	// ReadyPath is the path at which the revision says that it is ready; empty

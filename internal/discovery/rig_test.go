@@ -42,6 +42,7 @@ type rig struct {
 	applied      int              // documents that the test wrote
 	views        Publisher        // of the next plane; nil is nobody
 	now          func() time.Time // of the next plane; nil is the clock
+	leaving      []string         // slots that the next leader has on record as leaving
 }
 
 func inRegion(t *testing.T, f func(r *rig)) {
@@ -76,7 +77,7 @@ func (r *rig) begin() *leading {
 	r.gathered = prometheus.NewRegistry()
 	l := &leading{
 		Plane: New(Config{Store: r.store, Bucket: r.bucket, Hosts: r.source(), Logger: r.logger, Metrics: r.gathered, Views: r.views, Now: r.now}),
-		lead:  &lead{store: r.store, number: r.epoch, version: res.Sequence}, end: end, done: make(chan struct{}),
+		lead:  &lead{store: r.store, number: r.epoch, version: res.Sequence, leaving: r.leaving}, end: end, done: make(chan struct{}),
 	}
 	go func() {
 		defer close(l.done)
@@ -117,6 +118,7 @@ type lead struct {
 	mu      sync.Mutex
 	commits int
 	refused int
+	leaving []string
 	ready   string        // the ready path of everything
 	deleted bool          // no record of the service is left
 	held    chan struct{} // commits wait for its end; nil: they do not
@@ -182,6 +184,8 @@ func (l *lead) Knows(name string) bool {
 }
 
 func (l *lead) Lives(name string) bool { return l.Knows(name) }
+
+func (l *lead) Leaving(string) []string { return l.leaving }
 
 func (l *lead) Retired(string) bool { return false }
 

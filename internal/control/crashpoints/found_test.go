@@ -16,3 +16,16 @@ func TestARestartWhoseControlGoesAwayInItsMiddleEndsNothingThatACallerMayPick(t 
 	run(t, parse(t, "restart | 0:apply instance SIM0000000002#1 = crash before | 1:watch#1 = crash before"), inMemory)
 	run(t, parse(t, "restart | 0:report of host a#2 = late | 0:apply saga hello.restart.-#3 = late"), inMemory)
 }
+
+func TestAnOrderOfALeaderThatIsGoneEndsNothingThatACallerMayPick(t *testing.T) {
+	run(t, parse(t, "scale up | 0:stop hello-00001.2#1 = late | 0:apply saga hello.scale.-#8 = crash after"), inMemory)
+	run(t, parse(t, "restart | 0:assign hello-00001.0#2 = late | 0:apply saga hello.restart.-#5 = crash after"), inMemory)
+}
+
+func TestAStopWaitsForViewsThatNobodyCanPublishForAsLongAsIsPromisedAndThenGoesOn(t *testing.T) {
+	run(t, parse(t, "exclusive deploy | 0:apply routes hello+saga hello.deploy.hello-00002#1 = crash before | 1:apply handles instances#1 = late"), inMemory)
+}
+
+func TestAChangeWhoseUndoFailedAgainAndAgainIsTriedOnceTheHostTakesOrders(t *testing.T) {
+	run(t, parse(t, "exclusive rollback | 0:report of host a#2 = late | 0:assign hello-00001.2#1 = late"), inMemory)
+}
