@@ -147,6 +147,76 @@ func TestAProberBehindAFirewallThatRefusesEverythingIsSuspectAndNobodyLeaves(t *
 	}
 }
 
+// fewTargets runs f where zone b has three instances, which are too few to doubt a
+// prober by, and then closes the way from each of its probers.
+func fewTargets(t *testing.T, f func(f *fleet, closeWays func())) {
+	t.Helper()
+	for _, probers := range []int{1, 2} {
+		t.Run(fmt.Sprint(probers, " of its zone"), func(t *testing.T) {
+			inFleet(t, threeZones, 3, probers, func(fl *fleet) {
+				f(fl, func() {
+					for i := range probers {
+						fl.net.way(fmt.Sprintf("p-b%d", i+1), "refuses")
+					}
+				})
+			})
+		})
+	}
+}
+
+func TestProbersOfFewTargetsBehindAClosedWayRemoveNobodyWhoseCallersSuffice(t *testing.T) {
+	fewTargets(t, func(f *fleet, closeWays func()) {
+		r, second := f.leader.Reporter("gateway/gw"), uint64(0)
+		calls := func(seconds int) {
+			for range seconds {
+				second++
+				var seen []Outcome
+				for i, x := range []string{"a1", "a2", "a3", "b1", "b2", "b3", "c1", "c2", "c3"} {
+					o := Outcome{Instance: x, OK: 20}
+					if (second+uint64(i))%5 == 0 { // one in a hundred fails, everywhere
+						o.OK, o.Failed = 19, 1
+					}
+					seen = append(seen, o)
+				}
+				r.Take(second, seen)
+				f.after(time.Second)
+			}
+		}
+		calls(60)
+		closeWays()
+		calls(60)
+		f.nobodyLeft()
+		for _, x := range []string{"b1", "b2", "b3"} {
+			if s := f.standing(x); s.Verdict != view.Eligible || s.Rule != eligibility.Disagree {
+				f.t.Errorf("%s is %v by %v:\n%s", x, s.Verdict, s.Rule, strings.Join(s.Account.Classes, "\n"))
+			}
+		}
+		if got := f.suspects(); len(got) != 0 {
+			f.t.Errorf("by three targets are doubted %v", got)
+		}
+	})
+}
+
+func TestWithoutEnoughCallersProbersOfFewTargetsPutThemOutWhateverTheHostSaysAndTheGuardReturnsThem(t *testing.T) {
+	fewTargets(t, func(f *fleet, closeWays func()) {
+		f.after(90 * time.Second)
+		closeWays()
+		f.after(10 * time.Second)
+		for _, x := range []string{"b1", "b2", "b3"} {
+			s := f.standing(x)
+			if s.Rule != eligibility.RefusedToProbers || !slices.Contains(s.Account.Classes, "self: ready") {
+				f.t.Errorf("%s is %v by %v:\n%s", x, s.Verdict, s.Rule, strings.Join(s.Account.Classes, "\n"))
+			}
+			if e, _ := f.leader.View("s").Endpoint(x); !e.In() {
+				f.t.Errorf("the guard leaves %+v out, with nobody left in its zone", e)
+			}
+		}
+		if c := f.counts(); c[view.Eligible] != 6 {
+			f.t.Errorf("the verdicts are %v", c)
+		}
+	})
+}
+
 func TestAProbersLookAtWhatIsNotItsOwnIsDiscardedAndCounted(t *testing.T) {
 	inFleet(t, threeZones, 2, 1, func(f *fleet) {
 		f.after(10 * time.Second)

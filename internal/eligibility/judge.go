@@ -112,7 +112,7 @@ func (s *State) decide(c *Terms, f Facts, l *look, now int64) (Verdict, Rule, Pe
 // against is the rule by which evidence puts the instance out now, if any.
 func (s *State) against(c *Terms, l *look, now int64) (Rule, bool) {
 	switch {
-	case s.Probes.Refused != 0 && l.believed(s, now):
+	case s.Probes.Refused != 0 && l.believed(c, s):
 		return RefusedToProbers, true
 	case s.Outcomes.Refused != 0 && now-s.Outcomes.Refused <= int64(c.SilentAfter):
 		return RefusedToCallers, true

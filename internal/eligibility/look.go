@@ -64,12 +64,21 @@ func (l *look) degraded(c *Terms, s *State) bool {
 // and nearly all succeed.
 func (l *look) callersContent(c *Terms) bool { return l.sufficient && l.failed < c.DegradeAt }
 
-// believed reports whether refusals to probers count. Where callers are many,
-// they would notice a closed port within a second or two: if they do not, the
-// way from the probers is what is closed. A gateway that was refused calls no
-// more: its one refusal counts until the probers come to look.
-func (l *look) believed(s *State, now int64) bool {
-	return !l.sufficient || s.Outcomes.LastBad >= s.Probes.Refused-1 || s.Outcomes.Shut != 0 && s.Outcomes.Shut >= s.Probes.Refused-window
+// believed reports whether refusals to probers count. Callers who are many, and
+// nearly all of whose requests succeed, would notice a closed port: the way from
+// the probers is what is closed, and a failure now and then, which they have anyway,
+// confirms nothing. A caller that was refused as well does, and calls no more: its
+// one refusal counts until the probers come to look.
+func (l *look) believed(c *Terms, s *State) bool {
+	return !l.callersContent(c) || s.Outcomes.Shut != 0 && s.Outcomes.Shut >= s.Probes.Refused-window || s.hushed()
+}
+
+// hushed reports whether a failure was the last of callers by when the port was
+// found to refuse, and a later look found nothing of them since: its second is
+// sealed with all that went well before it.
+func (s *State) hushed() bool {
+	o, p := &s.Outcomes, &s.Probes
+	return o.Last == o.LastBad && o.LastBad <= p.Refused+1 && p.Last >= o.LastBad+outcomeWait
 }
 
 // silentAndFailing is the way from unknown to ineligible: one class fell

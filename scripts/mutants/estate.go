@@ -2,26 +2,28 @@ package main
 
 // Files and packages of the rules about what is believed of instances.
 const (
-	assembleGo  = "view/assemble.go"
-	fractionGo  = "view/fraction.go"
-	heldGo      = "view/held.go"
-	heldSvcGo   = "view/heldservice.go"
-	carryGo     = "view/carry.go"
-	chargeGo    = "internal/evidence/charge.go"
-	sealGo      = "internal/evidence/seal.go"
-	outcomesGo  = "internal/evidence/outcomes.go"
-	watchGo     = "internal/evidence/witnesses.go"
-	syncGo      = "internal/registry/sync.go"
-	evaluateGo  = "internal/evaluate/evaluate.go"
-	poorGo      = "internal/service/poor.go"
-	guardGo     = "internal/discovery/guard.go"
-	governorGo  = "internal/discovery/governance.go"
-	respondGo   = "internal/gateway/respond.go"
-	inView      = "./view"
-	inEvidence  = "./internal/evidence"
-	inRegistry  = "./internal/registry"
-	inEvaluate  = "./internal/evaluate"
-	inDiscovery = "./internal/discovery"
+	assembleGo    = "view/assemble.go"
+	fractionGo    = "view/fraction.go"
+	heldGo        = "view/held.go"
+	heldSvcGo     = "view/heldservice.go"
+	carryGo       = "view/carry.go"
+	chargeGo      = "internal/evidence/charge.go"
+	sealGo        = "internal/evidence/seal.go"
+	outcomesGo    = "internal/evidence/outcomes.go"
+	watchGo       = "internal/evidence/witnesses.go"
+	lookGo        = "internal/eligibility/look.go"
+	syncGo        = "internal/registry/sync.go"
+	evaluateGo    = "internal/evaluate/evaluate.go"
+	poorGo        = "internal/service/poor.go"
+	guardGo       = "internal/discovery/guard.go"
+	governorGo    = "internal/discovery/governance.go"
+	respondGo     = "internal/gateway/respond.go"
+	inView        = "./view"
+	inEvidence    = "./internal/evidence"
+	inRegistry    = "./internal/registry"
+	inEvaluate    = "./internal/evaluate"
+	inDiscovery   = "./internal/discovery"
+	inEligibility = "./internal/eligibility"
 )
 
 // beliefs are the rules about what is believed of instances, and what callers
@@ -63,6 +65,18 @@ func beliefs() []mutant {
 		{
 			"a look at what is not one's own is discarded", watchGo,
 			"case !slices.Contains(o.Probers, prober) && !slices.Contains(o.Before, prober):", "case false:", inDiscovery, "TestAProbersLookAtWhatIsNotItsOwnIsDiscardedAndCounted",
+		},
+		{
+			"what probers are refused does not count where callers suffice and succeed", lookGo,
+			"return !l.callersContent(c) ||", "return true ||", inDiscovery, "TestProbersOfFewTargetsBehindAClosedWayRemoveNobodyWhoseCallersSuffice",
+		},
+		{
+			"a failure now and then confirms no refusal", lookGo,
+			"return !l.callersContent(c) ||", "return !l.callersContent(c) || s.Outcomes.LastBad >= s.Probes.Refused-1 ||", inDiscovery, "TestProbersOfFewTargetsBehindAClosedWayRemoveNobodyWhoseCallersSuffice",
+		},
+		{
+			"callers whose last word was a failure confirm a refusal", lookGo,
+			" || s.hushed()\n", "\n", inEligibility, "TestTheFoldDoesWhatItsScriptsSay/callers-who-end-with-a-failure-confirm-a-closed-port",
 		},
 		{
 			"a listing with far less than before is held", syncGo,
